@@ -532,6 +532,130 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/workflows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A page of workflows, with counts of their jobs
+         * @description Scope: `read`.
+         */
+        get: operations["listWorkflows"];
+        put?: never;
+        /**
+         * Enqueue jobs that wait for each other, all or none
+         * @description The status is 201 if the workflow is new, 200 if one with its key or id existed. Jobs that wait for each other in a circle are refused. Scope: `enqueue`.
+         */
+        post: operations["createWorkflow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workflows/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A workflow, with counts of its jobs
+         * @description Scope: `read`.
+         */
+        get: operations["getWorkflow"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workflows/{id}/graph": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * The shape of a workflow, with jobs that are alike folded into stacks
+         * @description Scope: `read`.
+         */
+        get: operations["getWorkflowGraph"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workflows/{id}/jobs": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * A page of the jobs of a workflow
+         * @description Dead ones first, then live ones, then the others. Scope: `read`.
+         */
+        get: operations["listWorkflowJobs"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workflows/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel all jobs of a workflow that have not ended
+         * @description Jobs that run are asked to stop. Nothing can be added to it any more. Scope: `admin`.
+         */
+        post: operations["cancelWorkflow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/workflows/{id}/retry": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Retry the dead jobs of a workflow, and those cancelled because of them
+         * @description Scope: `admin`.
+         */
+        post: operations["retryWorkflow"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/schedules": {
         parameters: {
             query?: never;
@@ -976,12 +1100,8 @@ export interface components {
             priority?: number;
             key?: string | null;
             key_hold?: (("in_flight" | "kept" | "until_started") | number) | null;
-            if_held?: ("keep" | "replace") | null;
-            quiet?: number | null;
-            max_wait?: number | null;
             delay?: number | null;
             run_at?: string | null;
-            tenant?: string | null;
             max_attempts?: number;
             keep?: number | null;
             tags?: string[];
@@ -989,6 +1109,10 @@ export interface components {
                 [key: string]: unknown;
             };
             limit_key?: string | null;
+            if_held?: ("keep" | "replace") | null;
+            quiet?: number | null;
+            max_wait?: number | null;
+            tenant?: string | null;
             id?: string | null;
         } & (unknown & unknown & unknown & (unknown | {
             key: unknown;
@@ -1075,6 +1199,10 @@ export interface components {
             tags: string[];
             limit: string | null;
             limit_key: string | null;
+            workflow: string | null;
+            /** @description How many jobs it still waits for. */
+            waits_for: number;
+            stack: string | null;
         };
         /**
          * Progress
@@ -1123,6 +1251,10 @@ export interface components {
             tags: string[];
             limit: string | null;
             limit_key: string | null;
+            workflow: string | null;
+            /** @description How many jobs it still waits for. */
+            waits_for: number;
+            stack: string | null;
             payload: {
                 [key: string]: unknown;
             };
@@ -1177,13 +1309,26 @@ export interface components {
             keys: components["schemas"]["Count"] | null;
             reason: string | null;
             waits_for: string | null;
+            parents: components["schemas"]["Count"] | null;
+            unmet: components["schemas"]["Count"] | null;
+            jobs: components["schemas"]["WaitedFor"][];
         };
         /**
          * WhyCode
          * @description The reason why a job is not running.
          * @enum {unknown}
          */
-        WhyCode: "backoff" | "behind" | "finished" | "full" | "limit_closed" | "limit_full" | "limit_order" | "limit_rate" | "limit_turn" | "limit_unknown" | "next" | "no_worker" | "not_due" | "paused" | "running" | "unknown_kind" | "unserved_queue";
+        WhyCode: "backoff" | "behind" | "finished" | "full" | "limit_closed" | "limit_full" | "limit_order" | "limit_rate" | "limit_turn" | "limit_unknown" | "next" | "no_worker" | "not_due" | "paused" | "running" | "stuck" | "unknown_kind" | "unserved_queue" | "waits_for_jobs";
+        /**
+         * WaitedFor
+         * @description A job that another waits for.
+         */
+        WaitedFor: {
+            /** Format: uuid */
+            id: string;
+            kind: string;
+            state: components["schemas"]["JobState"];
+        };
         /**
          * RelatedJobs
          * @description The job whose success enqueued this one, and the jobs that its own success enqueued.
@@ -1592,6 +1737,160 @@ export interface components {
             reason?: string | null;
         };
         /**
+         * WorkflowState
+         * @description The state of a workflow, from the states of its jobs.
+         * @enum {unknown}
+         */
+        WorkflowState: "cancelled" | "dead" | "running" | "succeeded" | "waiting";
+        /**
+         * Workflows
+         * @description Workflows, newest first. A short or empty page may have a `next`: continue until it is null.
+         *
+         *         Counts are exact up to 1,000.
+         */
+        Workflows: {
+            workflows: components["schemas"]["Workflow"][];
+            next: string | null;
+        };
+        /**
+         * Workflow
+         * @description A workflow, with the numbers of its jobs.
+         *
+         *         `dead`: nothing runs any more, and a job is dead. Retry it, and the workflow goes on. `parent`
+         *         is the job that began it. `not_needed` jobs are cancelled ones that wanted a death which can't
+         *         come any more.
+         */
+        Workflow: {
+            /** Format: uuid */
+            id: string;
+            name: string;
+            state: components["schemas"]["WorkflowState"];
+            created_at: string;
+            ended_at: string | null;
+            deadline: string | null;
+            key: string | null;
+            tenant: string | null;
+            parent: string | null;
+            meta: {
+                [key: string]: unknown;
+            };
+            counts: components["schemas"]["WorkflowCounts"];
+            not_needed: components["schemas"]["Count"];
+        };
+        /**
+         * WorkflowCounts
+         * @description Numbers of jobs by state. `ready` has those that are scheduled and retrying, too.
+         */
+        WorkflowCounts: {
+            waiting: components["schemas"]["Count"];
+            ready: components["schemas"]["Count"];
+            running: components["schemas"]["Count"];
+            succeeded: components["schemas"]["Count"];
+            dead: components["schemas"]["Count"];
+            cancelled: components["schemas"]["Count"];
+        };
+        /**
+         * NewWorkflow
+         * @description Jobs that wait for each other. All of them are enqueued, or none.
+         */
+        NewWorkflow: {
+            name: string;
+            jobs: components["schemas"]["NewNode"][];
+            key?: string | null;
+            tenant?: string | null;
+            deadline?: number | null;
+            meta?: {
+                [key: string]: unknown;
+            };
+            id?: string | null;
+        };
+        /**
+         * NewNode
+         * @description A job of a workflow. Options that are left out are those of its task.
+         *
+         *         Its `delay` begins when it no longer waits for other jobs.
+         */
+        NewNode: {
+            /** @description The name of the task. */
+            kind: string;
+            /** @description The arguments, a JSON object. */
+            payload?: {
+                [key: string]: unknown;
+            };
+            queue?: string;
+            priority?: number;
+            key?: string | null;
+            key_hold?: (("in_flight" | "kept" | "until_started") | number) | null;
+            delay?: number | null;
+            run_at?: string | null;
+            max_attempts?: number;
+            keep?: number | null;
+            tags?: string[];
+            meta?: {
+                [key: string]: unknown;
+            };
+            limit_key?: string | null;
+            name?: string | null;
+            /** @description The jobs that it waits for. */
+            after?: string[];
+            /**
+             * @description What it waits for them to do. `dead`: it runs if one of them dies, and is cancelled if none can any more. By default "succeeded".
+             * @enum {unknown}
+             */
+            when?: "dead" | "ended" | "succeeded";
+            /**
+             * @description With `when: succeeded`, what to do if one of them is dead: wait until it is retried, cancel this job, or run it nevertheless. By default "wait".
+             * @enum {unknown}
+             */
+            if_dead?: "cancel" | "run" | "wait";
+            /** @description Arguments that are results of jobs in `after`: of one, or a list of those of many. A job that did not succeed gives null. */
+            inputs?: {
+                [key: string]: string | string[];
+            };
+        } & unknown;
+        /**
+         * WorkflowReceipt
+         * @description The workflow that was enqueued or found. `created` is false if it existed.
+         *
+         *         `jobs` has the ids of the jobs that have names, if it is new. A job whose key another one holds
+         *         is that other one.
+         */
+        WorkflowReceipt: {
+            /** Format: uuid */
+            id: string;
+            created: boolean;
+            jobs: {
+                [key: string]: string;
+            };
+        };
+        /**
+         * WorkflowGraph
+         * @description The shape of a workflow: its jobs, folded into stacks. Parents come before children.
+         */
+        WorkflowGraph: {
+            workflow: components["schemas"]["Workflow"];
+            stacks: components["schemas"]["WorkflowStack"][];
+        };
+        /**
+         * WorkflowStack
+         * @description Jobs that are alike: of one kind, waiting for the same stacks, which are named in `after`.
+         */
+        WorkflowStack: {
+            id: string;
+            kind: string;
+            after: string[];
+            when: string;
+            counts: components["schemas"]["WorkflowCounts"];
+        };
+        /**
+         * WorkflowChanged
+         * @description How many jobs were cancelled or retried, and the workflow as it is now.
+         */
+        WorkflowChanged: {
+            jobs: number;
+            workflow: components["schemas"]["Workflow"];
+        };
+        /**
          * SchedulePage
          * @description Schedules by name. `next` is null on the last page.
          */
@@ -1693,6 +1992,7 @@ export interface components {
             };
             limit: string | null;
             limit_key: string | null;
+            workflow: string | null;
         };
         /**
          * Heartbeat
@@ -2126,7 +2426,7 @@ export interface components {
          * @description The type of an event: of a run or a job or, for a watched job, of its state or progress.
          * @enum {unknown}
          */
-        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded";
+        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded" | "workflow";
         /**
          * Event
          * @description The data of one server-sent event.
@@ -2142,6 +2442,9 @@ export interface components {
             attempt: number | null;
             duration_seconds: number | null;
             error: string | null;
+            workflow: string | null;
+            name: string | null;
+            state: components["schemas"]["WorkflowState"] | null;
             /** @description How many runs or jobs it stands for. For `enqueued` it is a lower bound. For `dropped` it is the number of events that this listener was too slow for. */
             count: number;
             /** @description Whether it stands for many, which were too many to send. */
@@ -2457,7 +2760,10 @@ export interface operations {
                      *           "progress": null,
                      *           "tags": [],
                      *           "limit": null,
-                     *           "limit_key": null
+                     *           "limit_key": null,
+                     *           "workflow": null,
+                     *           "waits_for": 0,
+                     *           "stack": null
                      *         }
                      *       ],
                      *       "next": null
@@ -2504,13 +2810,13 @@ export interface operations {
                  *       },
                  *       "key": "welcome-42",
                  *       "key_hold": null,
+                 *       "delay": null,
+                 *       "run_at": null,
+                 *       "limit_key": null,
                  *       "if_held": null,
                  *       "quiet": null,
                  *       "max_wait": null,
-                 *       "delay": null,
-                 *       "run_at": null,
                  *       "tenant": null,
-                 *       "limit_key": null,
                  *       "id": null
                  *     }
                  */
@@ -2605,13 +2911,13 @@ export interface operations {
                  *           },
                  *           "key": "welcome-42",
                  *           "key_hold": null,
+                 *           "delay": null,
+                 *           "run_at": null,
+                 *           "limit_key": null,
                  *           "if_held": null,
                  *           "quiet": null,
                  *           "max_wait": null,
-                 *           "delay": null,
-                 *           "run_at": null,
                  *           "tenant": null,
-                 *           "limit_key": null,
                  *           "id": null
                  *         }
                  *       ]
@@ -2799,6 +3105,9 @@ export interface operations {
                      *       "tags": [],
                      *       "limit": null,
                      *       "limit_key": null,
+                     *       "workflow": null,
+                     *       "waits_for": 0,
+                     *       "stack": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -2909,7 +3218,10 @@ export interface operations {
                      *       "allowed": null,
                      *       "keys": null,
                      *       "reason": null,
-                     *       "waits_for": null
+                     *       "waits_for": null,
+                     *       "parents": null,
+                     *       "unmet": null,
+                     *       "jobs": []
                      *     }
                      */
                     "application/json": components["schemas"]["Reason"];
@@ -2980,7 +3292,10 @@ export interface operations {
                      *           "progress": null,
                      *           "tags": [],
                      *           "limit": null,
-                     *           "limit_key": null
+                     *           "limit_key": null,
+                     *           "workflow": null,
+                     *           "waits_for": 0,
+                     *           "stack": null
                      *         }
                      *       ]
                      *     }
@@ -3139,6 +3454,9 @@ export interface operations {
                      *       "tags": [],
                      *       "limit": null,
                      *       "limit_key": null,
+                     *       "workflow": null,
+                     *       "waits_for": 0,
+                     *       "stack": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3230,6 +3548,9 @@ export interface operations {
                      *       "tags": [],
                      *       "limit": null,
                      *       "limit_key": null,
+                     *       "workflow": null,
+                     *       "waits_for": 0,
+                     *       "stack": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3314,6 +3635,9 @@ export interface operations {
                      *       "tags": [],
                      *       "limit": null,
                      *       "limit_key": null,
+                     *       "workflow": null,
+                     *       "waits_for": 0,
+                     *       "stack": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3404,6 +3728,9 @@ export interface operations {
                      *       "tags": [],
                      *       "limit": null,
                      *       "limit_key": null,
+                     *       "workflow": null,
+                     *       "waits_for": 0,
+                     *       "stack": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -3497,6 +3824,9 @@ export interface operations {
                      *       "tags": [],
                      *       "limit": null,
                      *       "limit_key": null,
+                     *       "workflow": null,
+                     *       "waits_for": 0,
+                     *       "stack": null,
                      *       "payload": {
                      *         "to": "ada@example.com",
                      *         "subject": "Welcome"
@@ -4627,6 +4957,693 @@ export interface operations {
             503: components["responses"]["Problem503"];
         };
     };
+    listWorkflows: {
+        parameters: {
+            query?: {
+                name?: string;
+                state?: components["schemas"]["WorkflowState"];
+                tenant?: string;
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "workflows": [
+                     *         {
+                     *           "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *           "name": "crawl",
+                     *           "state": "running",
+                     *           "created_at": "2030-01-31T12:00:00Z",
+                     *           "ended_at": null,
+                     *           "deadline": null,
+                     *           "key": null,
+                     *           "tenant": null,
+                     *           "parent": null,
+                     *           "meta": {},
+                     *           "counts": {
+                     *             "waiting": {
+                     *               "value": 1,
+                     *               "exact": true
+                     *             },
+                     *             "ready": {
+                     *               "value": 2,
+                     *               "exact": true
+                     *             },
+                     *             "running": {
+                     *               "value": 1,
+                     *               "exact": true
+                     *             },
+                     *             "succeeded": {
+                     *               "value": 0,
+                     *               "exact": true
+                     *             },
+                     *             "dead": {
+                     *               "value": 0,
+                     *               "exact": true
+                     *             },
+                     *             "cancelled": {
+                     *               "value": 0,
+                     *               "exact": true
+                     *             }
+                     *           },
+                     *           "not_needed": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           }
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Workflows"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    createWorkflow: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A name for this request, quoted or not. For 24 hours, the same request with it is answered as the first one was, with `Idempotency-Replayed: true`, and enqueues nothing. */
+                "Idempotency-Key"?: string;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                /**
+                 * @example {
+                 *       "name": "crawl",
+                 *       "jobs": [
+                 *         {
+                 *           "kind": "fetch",
+                 *           "payload": {
+                 *             "url": "https://example.com"
+                 *           },
+                 *           "key": null,
+                 *           "key_hold": null,
+                 *           "delay": null,
+                 *           "run_at": null,
+                 *           "limit_key": null,
+                 *           "name": "home",
+                 *           "after": [],
+                 *           "when": "succeeded",
+                 *           "if_dead": "wait",
+                 *           "inputs": {}
+                 *         },
+                 *         {
+                 *           "kind": "fetch",
+                 *           "payload": {
+                 *             "url": "https://example.com/about"
+                 *           },
+                 *           "key": null,
+                 *           "key_hold": null,
+                 *           "delay": null,
+                 *           "run_at": null,
+                 *           "limit_key": null,
+                 *           "name": "about",
+                 *           "after": [],
+                 *           "when": "succeeded",
+                 *           "if_dead": "wait",
+                 *           "inputs": {}
+                 *         },
+                 *         {
+                 *           "kind": "index",
+                 *           "key": null,
+                 *           "key_hold": null,
+                 *           "delay": null,
+                 *           "run_at": null,
+                 *           "limit_key": null,
+                 *           "name": "index",
+                 *           "after": [
+                 *             "home",
+                 *             "about"
+                 *           ],
+                 *           "when": "succeeded",
+                 *           "if_dead": "wait",
+                 *           "inputs": {
+                 *             "pages": [
+                 *               "home",
+                 *               "about"
+                 *             ]
+                 *           }
+                 *         },
+                 *         {
+                 *           "kind": "page_somebody",
+                 *           "key": null,
+                 *           "key_hold": null,
+                 *           "delay": null,
+                 *           "run_at": null,
+                 *           "limit_key": null,
+                 *           "name": null,
+                 *           "after": [
+                 *             "index"
+                 *           ],
+                 *           "when": "dead",
+                 *           "if_dead": "wait",
+                 *           "inputs": {}
+                 *         }
+                 *       ],
+                 *       "key": null,
+                 *       "tenant": null,
+                 *       "deadline": null,
+                 *       "id": null
+                 *     }
+                 */
+                "application/json": components["schemas"]["NewWorkflow"];
+            };
+        };
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description The path of what was made. */
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "created": true,
+                     *       "jobs": {
+                     *         "home": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WorkflowReceipt"];
+                };
+            };
+            /** @description The answer */
+            201: {
+                headers: {
+                    /** @description The path of what was made. */
+                    Location: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "created": true,
+                     *       "jobs": {
+                     *         "home": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WorkflowReceipt"];
+                };
+            };
+            400: components["responses"]["Problem400"];
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            408: components["responses"]["Problem408"];
+            413: components["responses"]["Problem413"];
+            415: components["responses"]["Problem415"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getWorkflow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *       "name": "crawl",
+                     *       "state": "running",
+                     *       "created_at": "2030-01-31T12:00:00Z",
+                     *       "ended_at": null,
+                     *       "deadline": null,
+                     *       "key": null,
+                     *       "tenant": null,
+                     *       "parent": null,
+                     *       "meta": {},
+                     *       "counts": {
+                     *         "waiting": {
+                     *           "value": 1,
+                     *           "exact": true
+                     *         },
+                     *         "ready": {
+                     *           "value": 2,
+                     *           "exact": true
+                     *         },
+                     *         "running": {
+                     *           "value": 1,
+                     *           "exact": true
+                     *         },
+                     *         "succeeded": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         },
+                     *         "dead": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         },
+                     *         "cancelled": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         }
+                     *       },
+                     *       "not_needed": {
+                     *         "value": 0,
+                     *         "exact": true
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["Workflow"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    getWorkflowGraph: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "workflow": {
+                     *         "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *         "name": "crawl",
+                     *         "state": "running",
+                     *         "created_at": "2030-01-31T12:00:00Z",
+                     *         "ended_at": null,
+                     *         "deadline": null,
+                     *         "key": null,
+                     *         "tenant": null,
+                     *         "parent": null,
+                     *         "meta": {},
+                     *         "counts": {
+                     *           "waiting": {
+                     *             "value": 1,
+                     *             "exact": true
+                     *           },
+                     *           "ready": {
+                     *             "value": 2,
+                     *             "exact": true
+                     *           },
+                     *           "running": {
+                     *             "value": 1,
+                     *             "exact": true
+                     *           },
+                     *           "succeeded": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "dead": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "cancelled": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           }
+                     *         },
+                     *         "not_needed": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         }
+                     *       },
+                     *       "stacks": [
+                     *         {
+                     *           "id": "4611686018427387904",
+                     *           "kind": "fetch",
+                     *           "after": [],
+                     *           "when": "succeeded",
+                     *           "counts": {
+                     *             "waiting": {
+                     *               "value": 1,
+                     *               "exact": true
+                     *             },
+                     *             "ready": {
+                     *               "value": 2,
+                     *               "exact": true
+                     *             },
+                     *             "running": {
+                     *               "value": 1,
+                     *               "exact": true
+                     *             },
+                     *             "succeeded": {
+                     *               "value": 0,
+                     *               "exact": true
+                     *             },
+                     *             "dead": {
+                     *               "value": 0,
+                     *               "exact": true
+                     *             },
+                     *             "cancelled": {
+                     *               "value": 0,
+                     *               "exact": true
+                     *             }
+                     *           }
+                     *         }
+                     *       ]
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WorkflowGraph"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    listWorkflowJobs: {
+        parameters: {
+            query?: {
+                /** @description Only jobs of this stack. */
+                stack?: string;
+                state?: components["schemas"]["JobState"];
+                limit?: number;
+                /** @description The `next` of the previous page, with the same filters. */
+                cursor?: string;
+            };
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    /** @description Of answers of 1 KiB and more. Send it as `If-None-Match` with the same request, and the answer is 304 while nothing has changed. */
+                    ETag?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "jobs": [
+                     *         {
+                     *           "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *           "kind": "send_email",
+                     *           "queue": "mail",
+                     *           "state": "retrying",
+                     *           "priority": 0,
+                     *           "tenant": null,
+                     *           "key": "welcome-42",
+                     *           "attempt": 1,
+                     *           "max_attempts": 5,
+                     *           "run_at": "2030-01-31T12:00:00Z",
+                     *           "created_at": "2030-01-31T12:00:00Z",
+                     *           "started_at": "2030-01-31T12:00:00Z",
+                     *           "finished_at": null,
+                     *           "lease_expires_at": null,
+                     *           "worker": null,
+                     *           "token": 1,
+                     *           "crashes": 0,
+                     *           "cancel_requested": false,
+                     *           "last_error": "ConnectionError: refused",
+                     *           "payload_preview": "{\"to\":\"ada@example.com\",\"subject\":\"Welcome\"}",
+                     *           "progress": null,
+                     *           "tags": [],
+                     *           "limit": null,
+                     *           "limit_key": null,
+                     *           "workflow": null,
+                     *           "waits_for": 0,
+                     *           "stack": null
+                     *         }
+                     *       ],
+                     *       "next": null
+                     *     }
+                     */
+                    "application/json": components["schemas"]["JobPage"];
+                };
+            };
+            /** @description As the answer that `If-None-Match` names */
+            304: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    cancelWorkflow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "jobs": 4,
+                     *       "workflow": {
+                     *         "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *         "name": "crawl",
+                     *         "state": "running",
+                     *         "created_at": "2030-01-31T12:00:00Z",
+                     *         "ended_at": null,
+                     *         "deadline": null,
+                     *         "key": null,
+                     *         "tenant": null,
+                     *         "parent": null,
+                     *         "meta": {},
+                     *         "counts": {
+                     *           "waiting": {
+                     *             "value": 1,
+                     *             "exact": true
+                     *           },
+                     *           "ready": {
+                     *             "value": 2,
+                     *             "exact": true
+                     *           },
+                     *           "running": {
+                     *             "value": 1,
+                     *             "exact": true
+                     *           },
+                     *           "succeeded": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "dead": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "cancelled": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           }
+                     *         },
+                     *         "not_needed": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WorkflowChanged"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
+    retryWorkflow: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The answer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "jobs": 1,
+                     *       "workflow": {
+                     *         "id": "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a",
+                     *         "name": "crawl",
+                     *         "state": "running",
+                     *         "created_at": "2030-01-31T12:00:00Z",
+                     *         "ended_at": null,
+                     *         "deadline": null,
+                     *         "key": null,
+                     *         "tenant": null,
+                     *         "parent": null,
+                     *         "meta": {},
+                     *         "counts": {
+                     *           "waiting": {
+                     *             "value": 1,
+                     *             "exact": true
+                     *           },
+                     *           "ready": {
+                     *             "value": 2,
+                     *             "exact": true
+                     *           },
+                     *           "running": {
+                     *             "value": 1,
+                     *             "exact": true
+                     *           },
+                     *           "succeeded": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "dead": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           },
+                     *           "cancelled": {
+                     *             "value": 0,
+                     *             "exact": true
+                     *           }
+                     *         },
+                     *         "not_needed": {
+                     *           "value": 0,
+                     *           "exact": true
+                     *         }
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["WorkflowChanged"];
+                };
+            };
+            401: components["responses"]["Problem401"];
+            403: components["responses"]["Problem403"];
+            404: components["responses"]["Problem404"];
+            405: components["responses"]["Problem405"];
+            409: components["responses"]["Problem409"];
+            421: components["responses"]["Problem421"];
+            422: components["responses"]["Problem422"];
+            429: components["responses"]["Problem429"];
+            500: components["responses"]["Problem500"];
+            503: components["responses"]["Problem503"];
+        };
+    };
     listSchedules: {
         parameters: {
             query?: {
@@ -4919,7 +5936,8 @@ export interface operations {
                      *           "tags": [],
                      *           "meta": {},
                      *           "limit": null,
-                     *           "limit_key": null
+                     *           "limit_key": null,
+                     *           "workflow": null
                      *         }
                      *       ]
                      *     }

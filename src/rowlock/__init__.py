@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from rowlock.store import NewJob, Store
     from rowlock.store.options import TypedJob
     from rowlock.task import Task, TaskCall, Tasks
-    from rowlock.why import Why, WhyCode
+    from rowlock.why import WaitedFor, Why, WhyCode
     from rowlock.workflow import Group, Growth, Node, Workflow
     from rowlock.workflow_info import WorkflowGraph, WorkflowInfo, WorkflowPage, WorkflowStack
     from rowlock.workflow_rules import WorkflowState
@@ -107,7 +107,7 @@ _HOMES = {
     "rowlock.store": ("NewJob", "Store"),
     "rowlock.task": ("Task", "TaskCall", "Tasks"),
     "rowlock.store.options": ("TypedJob",),
-    "rowlock.why": ("Why", "WhyCode"),
+    "rowlock.why": ("WaitedFor", "Why", "WhyCode"),
     "rowlock.workflow": ("Group", "Growth", "Node", "Workflow"),
     "rowlock.workflow_info": ("WorkflowGraph", "WorkflowInfo", "WorkflowPage", "WorkflowStack"),
     "rowlock.workflow_rules": ("WorkflowState",),
@@ -169,6 +169,7 @@ __all__ = [
     "TimedOut",
     "TypedJob",
     "UnsupportedStore",
+    "WaitedFor",
     "Why",
     "WhyCode",
     "WorkerInfo",

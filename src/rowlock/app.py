@@ -17,6 +17,7 @@ from rowlock import codec, config
 from rowlock.clock import Clock, pauses
 from rowlock.errors import OptionInvalid
 from rowlock.filters import FilterOptions
+from rowlock.inputs import Input
 from rowlock.job import BulkResult, BulkRetry, Job, JobState, Page, Policy
 from rowlock.limits import Limit, OnDead, Per, Rate
 from rowlock.store import NewJob, Store, open_store, options
@@ -323,8 +324,12 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
         """As `enqueue_many`."""
         return await self.asend([self.prepare(item) for item in items], conn=conn)
 
-    def prepare(self, item: Item) -> NewJob:
-        """Check one item of `enqueue_many`. The command line uses it to name a bad item."""
+    def prepare(self, item: Item, inputs: Mapping[str, Input] | None = None) -> NewJob:
+        """Check one item of `enqueue_many`. The command line uses it to name a bad item.
+
+        Args:
+            inputs: For a job of a workflow: arguments that are results of other jobs.
+        """
         if isinstance(item, NewJob):
             return item
         if not isinstance(item, Mapping) or "kind" not in item:
@@ -333,22 +338,31 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
             problem = "pass it to enqueue_many(items, conn=...), not to a single item"
             raise OptionInvalid("conn", problem)
         chosen = {name: item[name] for name in item if name not in ("kind", "payload")}
-        return self._prepare(item["kind"], item.get("payload"), cast("EnqueueOptions", chosen))
+        options_of_it = cast("EnqueueOptions", chosen)
+        return self._prepare(item["kind"], item.get("payload"), options_of_it, inputs)
 
     def _prepare(
-        self, kind: str, payload: Mapping[str, object] | None, chosen: EnqueueOptions
+        self,
+        kind: str,
+        payload: Mapping[str, object] | None,
+        chosen: EnqueueOptions,
+        inputs: Mapping[str, Input] | None = None,
     ) -> NewJob:
         options.refuse_unknown(chosen, EnqueueOptions.__annotations__)
         options.text(kind, option="kind")
         fields: Mapping[str, object] = {} if payload is None else payload
         task = self.find(kind)
+        if task is not None and inputs:
+            text = task.schema.encode((), {**fields, **inputs}, {})
+            return task.prepare(text, chosen)._replace(inputs=inputs)
         if task is not None:
             return task.prepare(task.schema.validate(fields), chosen)
         if self.is_strict:
             raise OptionInvalid(
                 "kind", f"no task of this strict app is named {kind!r}{self.nearest(kind)}"
             )
-        return self._prepare_unknown(kind, fields, chosen)
+        made = self._prepare_unknown(kind, fields, chosen)
+        return made._replace(inputs=inputs) if inputs else made
 
     def _prepare_unknown(
         self, kind: str, payload: Mapping[str, object], chosen: EnqueueOptions

@@ -184,6 +184,8 @@ WORKFLOW_PARENTS_MAX: Final = 10_000
 """Most jobs that one job of a workflow waits for."""
 WORKFLOW_LIST_COUNT_MAX: Final = 1_000
 """Numbers of jobs in a list of workflows are exact up to this."""
+WORKFLOW_OPEN_EXACT_MAX: Final = 1_000
+"""Numbers of open workflows in metrics, and those that `rowlock doctor` looks at, stop at this."""
 WORKFLOW_SWEEP_SECONDS: Final = 2.5
 """Interval at which a worker notes which workflows have ended, and looks for passed deadlines."""
 WORKFLOW_STACKS_MAX: Final = 200

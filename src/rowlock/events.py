@@ -16,6 +16,7 @@ import msgspec
 
 from rowlock import config
 from rowlock.tally import OTHER, Ended
+from rowlock.workflow_rules import WorkflowState
 
 
 class EventType(StrEnum):
@@ -47,12 +48,25 @@ class EventType(StrEnum):
     """With `job`: its handler logged `line`."""
     GONE = "gone"
     """With `job`: it was deleted, or its retention has expired. The stream ends."""
+    WORKFLOW = "workflow"
+    """Nothing of a workflow runs any more, or can run without help: see `workflow`."""
     DROPPED = "dropped"
     """This listener reads too slowly, and lost `count` events."""
 
 
+class WorkflowStop(msgspec.Struct, frozen=True, array_like=True):
+    """A workflow that has stopped, and how. Stored in this form."""
+
+    id: str
+    name: str
+    state: WorkflowState
+
+
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """One event or, if `job_id` is None, the number of such events. Stored in this form."""
+    """One event or, if it has neither a `job_id` nor a workflow, the number of such events.
+
+    Stored in this form.
+    """
 
     type: EventType
     queue: str
@@ -63,6 +77,12 @@ class Event(msgspec.Struct, frozen=True, array_like=True):
     seconds: float | None = None
     error: str | None = None
     count: int = 1
+    workflow: WorkflowStop | None = None
+
+
+def stop_of(workflow: WorkflowStop, tenant: str | None) -> Event:
+    """Return the event of a workflow that has stopped."""
+    return Event(EventType.WORKFLOW, "", "", tenant, workflow=workflow)
 
 
 # A queue, a kind and a tenant.

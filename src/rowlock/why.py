@@ -17,6 +17,10 @@ class WhyCode(StrEnum):
     """It has ended. See `state`, `since` and its last `error`."""
     RUNNING = "running"
     """A worker holds it. See `worker`, `since`, and `until`, when its lease expires."""
+    WAITS_FOR_JOBS = "waits_for_jobs"
+    """It waits for other jobs of its workflow. See `parents`, `unmet` and `jobs`."""
+    STUCK = "stuck"
+    """It waits for a job that is dead or cancelled: retry or delete that. See `waits_for`."""
     PAUSED = "paused"
     """Its queue is paused. See `queue`."""
     NOT_DUE = "not_due"
@@ -47,6 +51,14 @@ class WhyCode(StrEnum):
     """It is next, but all slots that could run it are taken. See `slots`, `workers`, `since`."""
     NEXT = "next"
     """It is next, and about to start. See `since`."""
+
+
+class WaitedFor(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that another waits for."""
+
+    id: str
+    kind: str
+    state: JobState
 
 
 class Why(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,7 +103,14 @@ class Why(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None = None
     """If its limit is paused: the reason that was given."""
     waits_for: str | None = None
-    """If its limit has an order: the id of the job that comes first."""
+    """If its limit has an order: the id of the job that comes first. If it is stuck: the id of the
+    job that must be retried or deleted."""
+    parents: Count | None = None
+    """If it waits for jobs: how many there are, exact up to 10,000."""
+    unmet: Count | None = None
+    """Of these, the number of those that have not ended as it wants."""
+    jobs: list[WaitedFor] = msgspec.field(default_factory=list[WaitedFor])
+    """Some of those, dead ones first."""
 
     def __str__(self) -> str:
         return self.text

@@ -22,6 +22,7 @@ from rowlock.errors import InvalidTransition, OptionInvalid
 from rowlock.ids import new_id, parse_id
 from rowlock.inputs import Input, Shape, StoredInput, stored_input, stored_inputs
 from rowlock.job import Job
+from rowlock.limits import TENANT, Limit
 from rowlock.result_types import misfit, shown_type
 from rowlock.signature import PayloadSchema
 from rowlock.store import NewJob, options
@@ -156,11 +157,20 @@ Parent = Node[Any] | Group[Any] | Job | str | uuid.UUID
 Parents = Parent | Iterable[Parent]
 
 
+class _HasLimit(Protocol):
+    """The options of a task, as a workflow sees them."""
+
+    @property
+    def limit(self) -> Limit | None: ...
+
+
 class KnownTask(Protocol):
     """A task, as a workflow sees it."""
 
     @property
     def schema(self) -> PayloadSchema: ...
+    @property
+    def settings(self) -> _HasLimit: ...
 
 
 Find = Callable[[str], KnownTask | None]
@@ -226,6 +236,8 @@ class Plan:
             most = config.WORKFLOW_EDGES_MAX
             raise OptionInvalid("after", f"{self._what} can have {most:,} pairs of jobs at most")
         self._set_tenant(job)
+        task = self._find(job.kind)
+        job = _of_tenant(job, draft.tenant, None if task is None else task.settings.limit)
         inputs = self._inputs_of(job, parents, wants)
         node = NodePlace(draft.id, pending=len(parents), inputs=inputs)
         id = str(uuid.UUID(int=self._first + place))
@@ -233,12 +245,11 @@ class Plan:
             # None of no jobs can die.
             node = node._replace(pending=1)
             draft.unneeded.append(id)
-        draft.nodes.append(job._replace(id=id, tenant=draft.tenant, node=node, inputs=None))
+        draft.nodes.append(job._replace(id=id, node=node, inputs=None))
         draft.edges += [Edge(parent, id, int(wants)) for parent in parents]
         draft.outside.update(parent for parent in parents if parent not in self._places)
         self._wants.append(wants)
         self._places[id] = place
-        task = self._find(job.kind)
         return Node(id, job.kind, Any if task is None else task.schema.result_hint)
 
     def _set_tenant(self, job: NewJob) -> None:
@@ -340,6 +351,14 @@ def _new_job(job: object) -> NewJob:
     if not isinstance(job, NewJob):
         raise OptionInvalid("job", f"must be task.job(...), not {job!r}")
     return job
+
+
+def _of_tenant(job: NewJob, tenant: str | None, limit: Limit | None) -> NewJob:
+    """The same job for a tenant. If its limit is per tenant, it counts there for that one."""
+    made = job._replace(tenant=tenant)
+    if limit is None or limit.per is not TENANT or (job.limit is not None and job.limit.key):
+        return made
+    return made._replace(limit=limit.place_at(tenant or ""))
 
 
 def _check_options(job: NewJob) -> None:

@@ -131,6 +131,40 @@ def state_of_workflow(*, active: bool, waiting: bool, dead: bool, cancelled: boo
     return WorkflowState.WAITING if waiting else WorkflowState.SUCCEEDED
 
 
+class Order(NamedTuple):
+    """Places of nodes, parents before children, or a circle of nodes that wait for each other."""
+
+    places: list[int]
+    circle: list[int]
+
+
+def in_order(parents: Sequence[Sequence[int]]) -> Order:
+    """Sort nodes by the places of their parents. The order of the others stays as it is."""
+    left = [len(set(before)) for before in parents]
+    children: list[list[int]] = [[] for _ in parents]
+    for place, before in enumerate(parents):
+        for parent in set(before):
+            children[parent].append(place)
+    ready = [place for place, number in enumerate(left) if not number]
+    for place in ready:
+        for child in children[place]:
+            left[child] -= 1
+            if not left[child]:
+                ready.append(child)
+    if len(ready) == len(parents):
+        return Order(ready, [])
+    # Each node that is left has a parent that is left: going up, one is met again.
+    path, seen = list[int](), dict[int, int]()
+    place = next(place for place, number in enumerate(left) if number)
+    while place not in seen:
+        seen[place] = len(path)
+        path.append(place)
+        place = next(parent for parent in parents[place] if left[parent])
+    circle = path[seen[place] :][::-1]
+    first = circle.index(min(circle))
+    return Order([], circle[first:] + circle[:first])
+
+
 class FoldedNode(NamedTuple):
     """A node, for `fold`: its kind, what it wants of its parents, and their places before it."""
 

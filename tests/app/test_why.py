@@ -59,7 +59,8 @@ def test_each_reason_is_told(app, clock):
         "finished",
     ]
     limited = {code for code in WhyCode if code.startswith("limit_")}
-    assert {each.code for each in told} == set(WhyCode) - limited
+    in_workflows = {WhyCode.WAITS_FOR_JOBS, WhyCode.STUCK}
+    assert {each.code for each in told} == set(WhyCode) - limited - in_workflows
     assert {(each.id, each.kind, each.queue) for each in told} == {(job.id, "work", "mail")}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rowlock import App, Context, ManualClock
+from rowlock import TENANT, App, Context, ManualClock
 from rowlock.errors import InvalidTransition, NotFound, OptionInvalid
 from rowlock.job import Job, JobState
 from rowlock.store.ops.workflow_manage import tend_workflows
@@ -630,3 +630,17 @@ def test_a_result_outside_of_a_workflow(shop: Shop):
         shop.step.enqueue(name="b", before=node.result)
     with pytest.raises(TypeError, match="no value before the workflow runs"):
         bool(node.result)
+
+
+def test_a_limit_per_tenant_counts_the_tenant_of_the_workflow(app: App):
+    """Not each job has to name it."""
+
+    @app.task(limit=app.limit("exports", per=TENANT))
+    def export(part: int) -> None: ...
+
+    with app.workflow("exports", tenant="acme") as flow:
+        first = flow.add(export.job(part=1))
+        second = flow.add(export.using(limit_key="other").job(part=2), after=first)
+    keys = [job.limit_key for id in (first.id, second.id) if (job := app.get(id)) is not None]
+
+    assert keys == ["acme", "other"]

@@ -37,8 +37,8 @@ def test_queues(filled, run):
     found = json.loads(run("queues", "list", "--json").stdout)
 
     assert head.startswith("QUEUE  STATUS  READY  SCHEDULED")
-    assert mail.split() == ["mail", "open", "0", "1", "0", "1", "0", "-"]
-    assert other.split() == ["other", "paused", "0", "0", "0", "0", "1", "-"]
+    assert mail.split() == ["mail", "open", "0", "1", "0", "0", "1", "0", "-"]
+    assert other.split() == ["other", "paused", "0", "0", "0", "0", "0", "1", "-"]
     assert [(q["queue"], q["is_paused"]) for q in found] == [("mail", False), ("other", True)]
 
 
@@ -89,7 +89,7 @@ def test_stats(filled, run):
     *_, all_queues = run("stats").stdout.splitlines()
     (asked,) = json.loads(run("stats", "none", "--json").stdout)
 
-    assert all_queues.split() == ["all", "1", "0", "1", "0", "0", "1", "0", "-"]
+    assert all_queues.split() == ["all", "0", "1", "0", "1", "0", "0", "1", "0", "-"]
     assert asked["counts"]["ready"] == {"value": 0, "exact": True}
     assert asked["queue"] == "none"
     assert "other (paused)" in run("stats").stdout
@@ -217,10 +217,11 @@ def test_top_has_room_for_the_busiest_queues(app, run):
 
     assert {"q20", "q21", "q22", "q23", "q24"} <= set(queues)
     assert len(queues) == 10
-    assert next(line.split()[:5] for line in shown if line.startswith("all ")) == [
+    assert next(line.split()[:6] for line in shown if line.startswith("all ")) == [
         "all",
         "30",
         "queues",
+        "0",
         "0",
         "35",
     ]

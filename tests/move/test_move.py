@@ -19,6 +19,7 @@ from rowlock.job import JobState
 from rowlock.move import BatchRows, Mover
 from rowlock.store.ops import move
 from rowlock.store.ops.audit import list_audit
+from rowlock.store.ops.enqueue import enqueue
 from rowlock.store.ops.idempotency import FirstAnswer, KeyedRequest, enqueue_once
 from rowlock.store.options import new_job
 from rowlock.store.statements import TABLES
@@ -367,7 +368,7 @@ def test_first_answers_are_moved(apps: tuple[rowlock.App, rowlock.App]):
     request = KeyedRequest.of("k", tenant=None, content=b"")
     for app in apps:
         job = new_job(kind="logging", payload="{}")
-        op = enqueue_once([job], request, tenant=None, answer=lambda _: "the first")
+        op = enqueue_once(enqueue([job]), request, answer=lambda _: "the first")
         answered = app.store.run(op)
         if app is old:
             Mover(old.store, new.store).run()

@@ -14,10 +14,18 @@ from prometheus_client.parser import text_string_to_metric_families
 from rowlock import config
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.limit_info import LimitInfo, LimitRules
-from rowlock.observe.metrics import exposition, of_counts, of_limits, of_queues, of_slots
+from rowlock.observe.metrics import (
+    exposition,
+    of_counts,
+    of_limits,
+    of_queues,
+    of_slots,
+    of_workflows,
+)
 from rowlock.tally import OTHER, RunEnd, Sums
 from rowlock.worker.counts import ProcessCounts
 from rowlock.worker.shared_memory import SharedCounts, Totals
+from rowlock.workflow_rules import WorkflowState
 from tests.support.metrics import samples
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -64,6 +72,7 @@ def everything() -> bytes:
             *of_slots({"busy": 1}),
             *of_queues([stats("mail")], workers=2),
             *of_limits([limit("stripe")]),
+            *of_workflows([WorkflowState.DEAD]),
         ]
     )
 
@@ -291,3 +300,21 @@ def test_a_board_that_is_too_small_shows_the_last_that_fitted():
     board.write(large, good_at=2.0)
 
     assert (board.read(), board.good_at) == (counts(), 2.0)
+
+
+def test_open_workflows_are_counted_by_state():
+    """Also the states in which there are none. One that has just ended is not counted."""
+    states = [
+        WorkflowState.DEAD,
+        WorkflowState.RUNNING,
+        WorkflowState.DEAD,
+        WorkflowState.SUCCEEDED,
+    ]
+    found = samples(exposition(of_workflows(states)))
+
+    name = "rowlock_workflows_open"
+    assert found == {
+        (name, (("state", "running"),)): 1,
+        (name, (("state", "waiting"),)): 0,
+        (name, (("state", "dead"),)): 2,
+    }

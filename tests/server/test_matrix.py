@@ -90,9 +90,20 @@ class World:
         put(store, "exports", MARK, tenant="acme", queue=QUEUE)
         return "exports"
 
+    def make_workflow(self) -> str:
+        with self.running.app.workflow(MARK, tenant="acme", meta={"secret": MARK}) as flow:
+            first = flow.add(_node("marked"))
+            flow.add(_node("after"), after=first)
+        self.job = self.running.app.get(first.id)
+        return flow.id
+
     def make_audit(self) -> None:
         deed = Deed(Actor(MARK, tenant="acme"), "queue.pause", MARK)
         self.running.app.store.run(audited(pause("quiet"), deed))
+
+
+def _node(kind: str) -> Any:
+    return new_job(kind=kind, payload=f'{{"secret": "{MARK}"}}', queue=QUEUE, tags=[MARK])
 
 
 Request = tuple[str, Any]
@@ -164,6 +175,14 @@ for operation, body in (
     REQUESTS[operation] = lambda world, route, body=body: (
         route.path.replace("{limit}", world.make_limit()), body,
     )  # fmt: skip
+for operation in (
+    "listWorkflows", "getWorkflow", "getWorkflowGraph", "listWorkflowJobs", "cancelWorkflow",
+    "retryWorkflow",
+):  # fmt: skip
+    REQUESTS[operation] = lambda world, route: (
+        route.path.replace("{id}", world.make_workflow()), None,
+    )  # fmt: skip
+REQUESTS["createWorkflow"] = with_job({"name": "w", "jobs": [{"kind": "x"}]})
 for operation in ("pauseQueue", "resumeQueue"):
     REQUESTS[operation] = lambda world, route: (
         route.path.replace("{queue}", quote(QUEUE, safe="")), None,
@@ -215,7 +234,8 @@ def test_the_owner_sees_the_marks(api: Running):
     """So that the absence of marks means something."""
     for operation in ("listJobs", "getJob", "getJobLog", "listSchedules", "listTokens",
                       "listAudit", "listQueues", "createLeases", "getBulk",
-                      "streamEvents"):  # fmt: skip
+                      "streamEvents", "listWorkflows", "getWorkflow",
+                      "listWorkflowJobs"):  # fmt: skip
         (route,) = [route for route in API if route.operation == operation]
         path, body = REQUESTS.get(operation, with_job(None))(World(api), route)
         answer = api("admin", tenant="acme").request(route.method, path, json=body)
@@ -229,7 +249,7 @@ def test_every_mutating_route_leaves_a_line(api: Running):
     A token has no session to end.
     """
     quiet = {"createJob", "createJobs", "createLeases", "extendLeases", "settleLeases"}
-    quiet |= {"deleteSession"}
+    quiet |= {"deleteSession", "createWorkflow"}
     for route in API:
         if route.method == "GET" or route.operation in quiet:
             continue

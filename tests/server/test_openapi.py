@@ -161,6 +161,8 @@ def test_headers_of_answers_are_said():
         ("createJob", 200),
         ("createJob", 201),
         ("createBulk", 202),
+        ("createWorkflow", 200),
+        ("createWorkflow", 201),
         ("runJobAgain", 201),
     }
     assert problems == {

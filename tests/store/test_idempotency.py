@@ -5,6 +5,7 @@ from __future__ import annotations
 from rowlock import config
 from rowlock.filters import JobFilter
 from rowlock.store import options
+from rowlock.store.ops.enqueue import enqueue
 from rowlock.store.ops.idempotency import FirstAnswer, KeyedRequest, KeyReused, enqueue_once
 from rowlock.store.ops.move import page
 
@@ -13,7 +14,7 @@ def ask(store, key: str = "k", *, content: bytes = b"one", answer: str = "first"
     """Enqueue a job, with an answer that is easily told from others."""
     request = KeyedRequest.of(key, tenant=None, content=content)
     new = options.new_job(kind="task", payload="{}")
-    return store.run(enqueue_once([new], request, tenant=None, answer=lambda _: answer))
+    return store.run(enqueue_once(enqueue([new]), request, answer=lambda _: answer))
 
 
 def test_an_answer_is_found_again(store):

@@ -152,6 +152,9 @@ EMPTIED = (
     "event",
     "job_limit",
     "limit_key",
+    "workflow",
+    "edge",
+    "stack",
 )
 
 

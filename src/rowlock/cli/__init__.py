@@ -47,6 +47,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "workers": "rowlock.cli.workers:workers",
     "up": "rowlock.cli.up:up",
     "worker": "rowlock.cli.worker:worker",
+    "workflows": "rowlock.cli.workflows:workflows",
 }
 
 # Commands of other queues, and the command here that does the same.

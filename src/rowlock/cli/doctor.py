@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from rowlock.store import Store
     from rowlock.store.ops.health import DueLane
 
+# Workflows that wait for jobs outside of them, and jobs of each, that are looked at.
+_WAITING_LOOKED_AT: Final = 10
 _STYLES: Final = {Level.OK: "green", Level.WARN: "yellow", Level.BAD: "bold red"}
 
 
@@ -137,6 +139,25 @@ def _queue(store: Store) -> Iterator[Finding]:
     lanes = [lane for lane in store.run(health.due_lanes()) if lane.queue not in paused]
     yield findings.unserved(lanes, workers)
     yield from _limits(store, lanes, workers)
+    yield from _workflows(store)
+
+
+def _workflows(store: Store) -> Iterator[Finding]:
+    from rowlock.store.ops.workflow_info import open_workflows
+    from rowlock.workflow_rules import WorkflowState
+
+    flows = store.run(open_workflows())
+    if not flows:
+        return
+    waiting = [flow for flow in flows if flow.state is WorkflowState.WAITING]
+    stuck = [flow for flow in waiting[:_WAITING_LOOKED_AT] if _is_stuck(store, flow.id)]
+    yield findings.workflows(flows, stuck)
+
+
+def _is_stuck(store: Store, workflow: str) -> bool:
+    """Whether a job of a workflow waits for a dead job elsewhere."""
+    page = store.workflow_jobs(workflow, state="waiting", limit=_WAITING_LOOKED_AT)
+    return any(store.why(job.id).code == "stuck" for job in page)
 
 
 def _limits(

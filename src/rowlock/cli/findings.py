@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ExpiredLeases,
         OldestTransaction,
     )
+    from rowlock.store.ops.workflow_info import OpenWorkflow
     from rowlock.store.postgres.pooler import Pooler
     from rowlock.store.statements import Dialect
 
@@ -302,6 +303,27 @@ def starved_limits(starved: Sequence[str]) -> Finding:
         "for with `rowlock jobs why ID`"
     )
     return Finding("limit rooms", Level.WARN, text, hint)
+
+
+def workflows(open: Sequence[OpenWorkflow], stuck: Sequence[OpenWorkflow]) -> Finding:
+    """Name the workflows that don't go on without help: dead ones, and those that wait for one."""
+    dead = [flow for flow in open if flow.state == "dead"]
+    is_exact = len(open) <= config.WORKFLOW_OPEN_EXACT_MAX
+    number = show.number(min(len(open), config.WORKFLOW_OPEN_EXACT_MAX), exact=is_exact)
+    noun = "workflow" if number == "1" else "workflows"
+    if not dead and not stuck:
+        return Finding("workflows", Level.OK, f"{number} open {noun}, none is stuck")
+    parts: list[str] = []
+    if dead:
+        parts.append(f"dead: {names([f'{flow.name} {flow.id}' for flow in dead])}")
+    if stuck:
+        listed = names([f"{flow.name} {flow.id}" for flow in stuck])
+        parts.append(f"waiting for a dead job outside of them: {listed}")
+    hint = (
+        "see why with `rowlock workflows show ID`, and for one that waits with `rowlock jobs why "
+        "ID`; continue with `rowlock workflows retry ID`, or `rowlock workflows cancel ID`"
+    )
+    return Finding("workflows", Level.WARN, f"of {number} open {noun}, {'; '.join(parts)}", hint)
 
 
 def unserved(lanes: Sequence[DueLane], workers: Sequence[WorkerInfo]) -> Finding:

@@ -34,7 +34,16 @@ if TYPE_CHECKING:
     from rowlock.store.ops.bulk import Selection
     from rowlock.why import Why
 
-STATES = ("scheduled", "ready", "running", "retrying", "succeeded", "dead", "cancelled")
+STATES = (
+    "waiting",
+    "scheduled",
+    "ready",
+    "running",
+    "retrying",
+    "succeeded",
+    "dead",
+    "cancelled",
+)
 BULK_ACTIONS = ("cancel", "retry", "run-now", "reschedule", "reroute", "run-again", "delete")
 LIMIT_DEFAULT = 50
 LIMIT_MAX = config.LIST_LIMIT_MAX
@@ -220,8 +229,19 @@ def what_to_do(why: Why) -> str | None:
             return f"move it to a served queue with: rowlock jobs reroute {why.id} --to {queue}"
         case "full":
             return "see what runs longest with: rowlock top"
+        case "stuck" | "waits_for_jobs":
+            return _what_to_do_after(why)
         case _:
             return None if why.limit is None else _what_to_do_at(why.limit, why)
+
+
+def _what_to_do_after(why: Why) -> str | None:
+    """Return the command that helps a job that waits for others."""
+    if why.waits_for is not None:
+        return f"retry that job with: rowlock jobs retry {why.waits_for}"
+    if why.jobs:
+        return f"see what the first of them waits for with: rowlock jobs why {why.jobs[0].id}"
+    return None
 
 
 def _what_to_do_at(limit: str, why: Why) -> str | None:
@@ -540,6 +560,8 @@ def when(job: Job, *, now: datetime) -> str:
         return f"{show.short_age((now - job.finished_at).total_seconds())} ago"
     if job.state == "running" and job.started_at is not None:
         return f"for {show.short_age((now - job.started_at).total_seconds())}"
+    if job.state == "waiting":
+        return f"for {show.plural(job.waits_for, 'job')}"
     if job.state == "ready":
         return f"since {show.short_age((now - job.run_at).total_seconds())}"
     return f"in {show.short_age((job.run_at - now).total_seconds())}"
@@ -553,6 +575,8 @@ def _identity(job: Job) -> Iterator[Detail]:
     for name, value in (("tenant", job.tenant), ("key", job.key)):
         if value is not None:
             yield name, value
+    if job.workflow is not None:
+        yield "workflow", job.workflow
     if job.limit is not None:
         yield "limit", f"{job.limit}/{job.limit_key}" if job.limit_key else job.limit
     if job.tags:

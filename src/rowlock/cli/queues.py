@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rowlock.app import App
     from rowlock.job import Count, QueueStats
 
-COLUMNS = ("ready", "scheduled", "retrying", "running", "dead")
+COLUMNS = ("ready", "scheduled", "waiting", "retrying", "running", "dead")
 
 
 @click.group(cls=HintingGroup)
@@ -162,7 +162,7 @@ def stats_table(
     states = list(JobState)
     numbers = [*states, "oldest ready"]
     columns = show.columns("queue", *numbers, right=numbers, flexible=["queue"])
-    dropped = ("cancelled", "succeeded", "oldest ready", "retrying")
+    dropped = ("cancelled", "succeeded", "oldest ready", "waiting", "retrying")
     table = show.TextTable(columns, title=title, empty="no queues yet", dropped=dropped)
     for queue in _busiest(found, most):
         name = f"{queue.queue} (paused)" if queue.is_paused else queue.queue

@@ -34,6 +34,7 @@ NOTE_CHARACTERS_MAX: Final = 200
 _UNITS: Final = ((86_400, "d"), (3_600, "h"), (60, "m"))
 
 STATE_STYLES: Final = {
+    "waiting": "bright_black",
     "scheduled": "blue",
     "ready": "cyan",
     "running": "yellow",

@@ -174,7 +174,13 @@ logger: logging.Logger = logging.getLogger("rowlock.up")
 # Often enough to see progress, seldom enough to be read.
 STATUS_SECONDS: Final = 2.0
 _ENDED: Final = (JobState.SUCCEEDED, JobState.CANCELLED, JobState.DEAD)
-_WAITING: Final = (JobState.RUNNING, JobState.READY, JobState.RETRYING, JobState.SCHEDULED)
+_LIVE: Final = (
+    JobState.RUNNING,
+    JobState.READY,
+    JobState.RETRYING,
+    JobState.SCHEDULED,
+    JobState.WAITING,
+)
 
 
 class UpStatus:
@@ -236,7 +242,7 @@ def status_line(before: dict[JobState, Count], now: dict[JobState, Count]) -> st
         for state in since
     }
     ever = _listed({state: now[state] for state in _ENDED if state not in since})
-    waiting = {state: now[state] for state in _WAITING}
+    waiting = {state: now[state] for state in _LIVE}
     parts = [_listed(ended), f"{ever} in all" if ever else ""]
     done = ", ".join(filter(None, parts)) or "no job has ended yet"
     hint = (

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
@@ -27,6 +28,7 @@ from rowlock.limit_info import LimitInfo
 from rowlock.tally import BOUNDS_US, ENDS, OTHER, Spread, Sums
 from rowlock.worker.shared_memory import Totals
 from rowlock.worker.trouble import ServiceName
+from rowlock.workflow_rules import WorkflowState
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 # Prometheus treats an empty label as none. Before any name is known, each counter has this one
@@ -176,6 +178,20 @@ def of_limits(limits: Sequence[LimitInfo]) -> list[Metric]:
             family.add_metric([row[0]], float(row[place]))
         found.append(family)
     return found
+
+
+def of_workflows(states: Iterable[WorkflowState]) -> list[Metric]:
+    """Return the metrics of the open workflows in the database, from the state of each."""
+    counts = Counter(states)
+    family = GaugeMetricFamily(
+        "rowlock_workflows_open",
+        "Workflows that run, wait or are dead, by state. Counting stops at 1,000 in all.",
+        labels=["state"],
+    )
+    # One that has ended otherwise is not counted from the next sweep on.
+    for state in (WorkflowState.RUNNING, WorkflowState.WAITING, WorkflowState.DEAD):
+        family.add_metric([state.value], counts[state])
+    return [family]
 
 
 _Queue = tuple[str, dict[JobState, int], float]

@@ -7,7 +7,9 @@ The database is read once for all clients of this server. For events:
 3. New jobs are found by their ids, which begin with a time, because an enqueue writes no event. Not
    reported are jobs with ids of the caller's own, and jobs from a clock that is seconds behind or a
    minute ahead.
-4. A slow listener loses the oldest events, and is sent the number of lost ones.
+4. A workflow that is dead while jobs of it wait for a retry is found by looking at the open ones.
+   The end of a workflow is an event that was written.
+5. A slow listener loses the oldest events, and is sent the number of lost ones.
 """
 
 from __future__ import annotations
@@ -15,16 +17,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from rowlock import config
-from rowlock.events import Event, EventName, EventType
+from rowlock.events import Event, EventName, EventType, WorkflowStop, stop_of
 from rowlock.server.background import Background
 from rowlock.store import Store
 from rowlock.store.ops.events import EventRow, NewestJob, last_event, newest_jobs, read_events
+from rowlock.store.ops.workflow_info import OpenWorkflow, open_workflows
 from rowlock.store.steps import News
 from rowlock.worker.services import listen
 from rowlock.worker.trouble import ServiceName, Trouble, repeat
@@ -81,6 +84,9 @@ class Feed:
         self._background = background
         self._listeners: set[Listener] = set()
         self._last: int | None = None
+        # The dead workflows when they were last looked at, and when that is done again.
+        self._dead: Collection[str] = ()
+        self._flows_at = 0.0
         self._seen: OrderedDict[int | str, None] = OrderedDict()
 
     @contextmanager
@@ -101,9 +107,11 @@ class Feed:
         last = await self._store.arun(last_event())
         rows = await self._store.arun(read_events(last - config.EVENTS_OVERLAP_ROWS))
         jobs = await self._store.arun(newest_jobs())
+        flows = await self._store.arun(open_workflows())
         # If another call has begun meanwhile, its listeners may not have seen some of these.
         if self._last is None:
             self._last = last
+            self._dead = _stuck_of(flows).keys()
             self._note([*(row.id for row in rows), *(job.id for job in jobs)])
 
     def wake_all(self) -> None:
@@ -138,6 +146,9 @@ class Feed:
                 self._last = max(self._last or 0, row.id)
                 self._publish(_items_of(row))
         self._publish(self._enqueued(await self._store.arun(newest_jobs())))
+        if time.monotonic() >= self._flows_at:
+            self._flows_at = time.monotonic() + config.WORKFLOW_SWEEP_SECONDS
+            self._publish(self._stopped(await self._store.arun(open_workflows())))
         return config.EVENTS_SECONDS
 
     async def _newest_rows(self) -> list[EventRow]:
@@ -175,6 +186,23 @@ class Feed:
             FeedItem(Event(EventType.ENQUEUED, *name, count=number), new[-1].at)
             for name, number in names.items()
         ]
+
+    def _stopped(self, flows: list[OpenWorkflow]) -> list[FeedItem]:
+        """Workflows that have become dead while some of their jobs wait for a retry.
+
+        Nobody notes that in the database: it is found by looking. Ends are written as events.
+        """
+        dead = _stuck_of(flows)
+        before, self._dead = self._dead, dead.keys()
+        return [
+            FeedItem(stop_of(WorkflowStop(flow.id, flow.name, flow.state), flow.tenant), flow.at)
+            for id, flow in dead.items()
+            if id not in before
+        ]
+
+
+def _stuck_of(flows: Iterable[OpenWorkflow]) -> dict[str, OpenWorkflow]:
+    return {flow.id: flow for flow in flows if flow.state == "dead" and flow.has_waiting}
 
 
 def _enqueued(job: NewestJob) -> Event:

@@ -22,7 +22,7 @@ from rowlock import config
 from rowlock.clock import to_us
 from rowlock.errors import RowlockError
 from rowlock.job import Count, JobState, QueueStats
-from rowlock.observe.metrics import of_limits, of_queues
+from rowlock.observe.metrics import of_limits, of_queues, of_workflows
 from rowlock.server.problems import AWAY, Complaints, Refusal, refusal_of
 from rowlock.store import Store
 from rowlock.store import migrate as migrations
@@ -30,6 +30,7 @@ from rowlock.store.ops.health import server
 from rowlock.store.ops.limit_info import list_limits
 from rowlock.store.ops.look import workers
 from rowlock.store.ops.stats import Exact, exact_counts, is_exact, stats
+from rowlock.store.ops.workflow_info import open_workflows
 
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
@@ -66,7 +67,12 @@ class Gauges:
             for each in found
         )
         limits = await self._store.arun(list_limits())
-        self._known = [*of_queues(queues, workers=live), *of_limits(limits)]
+        flows = (await self._store.arun(open_workflows()))[: config.WORKFLOW_OPEN_EXACT_MAX]
+        self._known = [
+            *of_queues(queues, workers=live),
+            *of_limits(limits),
+            *of_workflows(each.state for each in flows),
+        ]
         self._until = time.monotonic() + config.METRICS_KNOWN_SECONDS
         return self._known
 

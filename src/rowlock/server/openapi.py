@@ -54,6 +54,7 @@ _TAGS: Final = {
     "dead": "Dead jobs, grouped by error.",
     "queues": "Queues with their counts, to be paused and resumed.",
     "limits": "Limits on what runs, and their keys, to be changed, paused and resumed.",
+    "workflows": "Jobs that wait for each other, to be enqueued, looked at, cancelled and retried.",
     "schedules": "Jobs that are enqueued on a schedule.",
     "leases": "Run jobs: lease them, extend the leases, settle them.",
     "kinds": "The kinds of jobs, with the schemas of their payloads.",

@@ -103,6 +103,9 @@ class JobSummary(msgspec.Struct, frozen=True, kw_only=True):
     tags: list[str]
     limit: str | None
     limit_key: str | None
+    workflow: Uuid | None
+    waits_for: Annotated[int, Meta(description="How many jobs it still waits for.")]
+    stack: Annotated[str, Meta(description="Which jobs of its workflow are like it.")] | None
 
 
 class JobSchema(JobSummary, frozen=True, kw_only=True):
@@ -170,6 +173,9 @@ EXAMPLE_JOB: Final = JobSchema(
     tags=[],
     limit=None,
     limit_key=None,
+    workflow=None,
+    waits_for=0,
+    stack=None,
     payload={"to": "ada@example.com", "subject": "Welcome"},
     result=None,
     errors=[

@@ -11,7 +11,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from rowlock.testing.app import AppUnderTest, rowlock_crash, use_test_database
     from rowlock.testing.clock import VirtualClock
-    from rowlock.testing.expect import assert_enqueued, enqueued, refute_enqueued
+    from rowlock.testing.expect import (
+        assert_enqueued,
+        assert_workflow,
+        enqueued,
+        refute_enqueued,
+    )
     from rowlock.testing.postgres import ThrowAwayPostgres
 
 __all__ = [
@@ -19,6 +24,7 @@ __all__ = [
     "ThrowAwayPostgres",
     "VirtualClock",
     "assert_enqueued",
+    "assert_workflow",
     "enqueued",
     "refute_enqueued",
     "rowlock_crash",
@@ -30,6 +36,7 @@ _HOMES = {
     "ThrowAwayPostgres": "postgres",
     "VirtualClock": "clock",
     "assert_enqueued": "expect",
+    "assert_workflow": "expect",
     "enqueued": "expect",
     "refute_enqueued": "expect",
     "rowlock_crash": "app",

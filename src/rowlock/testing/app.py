@@ -30,6 +30,7 @@ from rowlock.clock import Clock
 from rowlock.job import QUEUED_STATES, Job, Lease
 from rowlock.store import NewJob
 from rowlock.store import migrate as migrations
+from rowlock.store.ops.workflows import Draft, Written
 from rowlock.store.statements import Dialect
 from rowlock.store.url import masked
 from rowlock.task import Task
@@ -54,6 +55,8 @@ class AppTestState:
     is_draining: bool = False
     # The enqueued jobs by id, in order. A job that is not kept leaves no row.
     sent: dict[str, Job] = field(default_factory=dict[str, Job])
+    # The delays of jobs of workflows by id, in microseconds.
+    delays: dict[str, int] = field(default_factory=dict[str, int])
     # Called at every step of a run, and may end the process there.
     on_reached: OnReached | None = None
 
@@ -86,6 +89,18 @@ class AppUnderTest(App):
             await self.adrain()
         return answers
 
+    def send_workflow(self, draft: Draft, *, conn: object | None) -> Written:
+        written = super().send_workflow(draft, conn=conn)
+        if self._is_workflow_run_now(draft, written, conn):
+            self._drain_here()
+        return written
+
+    async def asend_workflow(self, draft: Draft, *, conn: object | None) -> Written:
+        written = await super().asend_workflow(draft, conn=conn)
+        if self._is_workflow_run_now(draft, written, conn):
+            await self.adrain()
+        return written
+
     def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
         with self.test_state.draining():
             return super().drain(queues, limit=limit)
@@ -105,6 +120,13 @@ class AppUnderTest(App):
             for job, answer in zip(jobs, answers, strict=True)
             if answer.created or (job.replaces and answer.state in QUEUED_STATES)
         )
+        return self.test_state.is_inline and not self.test_state.is_draining
+
+    def _is_workflow_run_now(self, draft: Draft, written: Written, conn: object | None) -> bool:
+        if conn is not None or not written.created:
+            return False
+        # A delay begins when a job is released, so that its row does not show it before.
+        self.test_state.delays.update((job.id, job.delay) for job in draft.nodes if job.delay)
         return self.test_state.is_inline and not self.test_state.is_draining
 
     def _drain_here(self) -> None:

@@ -17,6 +17,8 @@ from rowlock.limits import Fields, key_text
 from rowlock.task import Task, TaskCall
 from rowlock.testing.app import AppUnderTest, current, is_any_under_test
 from rowlock.testing.frameworks import FRAMEWORKS, FrameworkTask
+from rowlock.workflow_info import WorkflowInfo
+from rowlock.workflow_rules import WorkflowState
 
 SHOWN_MAX: Final = 5
 _PAGE: Final = 1000
@@ -77,9 +79,98 @@ def _app() -> App:
     return current()
 
 
+def _delays(app: App) -> Mapping[str, int]:
+    """Return the delays of jobs that waited for others. A framework's test does not record them."""
+    return app.test_state.delays if isinstance(app, AppUnderTest) else {}
+
+
 def _sent(app: App) -> Mapping[str, Job]:
     """Return the jobs as they were enqueued. A framework's test does not record them."""
     return app.test_state.sent if isinstance(app, AppUnderTest) else {}
+
+
+def assert_workflow(
+    name: str,
+    *,
+    state: str | WorkflowState | None = None,
+    key: str | None = None,
+    tenant: str | None = None,
+    jobs: Mapping[str, int] | None = None,
+) -> WorkflowInfo:
+    """Assert that a matching workflow was enqueued in this test, and return the first.
+
+    Args:
+        state: The state that it must be in, such as "succeeded".
+        jobs: How many jobs of each kind it must have, with those that were added at run time.
+            Kinds that are not named may have any number.
+
+    Example:
+        crawl(["https://example.com"])
+        rowlock_app.drain()
+        assert_workflow("crawl", state="succeeded", jobs={"fetch": 1, "index": 1})
+    """
+    __tracebackhide__ = True
+    app = _app()
+    wanted = {"state": None if state is None else WorkflowState(state), "key": key}
+    wanted = {name: value for name, value in (wanted | {"tenant": tenant}).items() if value}
+    found = _workflows(app)
+    named = [each for each in found if each.info.name == name]
+    for each in named:
+        if not each.misfits(wanted, jobs or {}):
+            return each.info
+    asked = ", ".join([repr(name), *(f"{each}={value!s}" for each, value in wanted.items())])
+    lines = [f"no workflow like this was enqueued: {asked}", ""]
+    if not named:
+        others = ", ".join(sorted({repr(each.info.name) for each in found}))
+        lines.append(f"no workflow has this name, but: {others or 'there are none at all'}")
+    for each in named[:SHOWN_MAX]:
+        lines.append(f"  {each.info.name} {each.info.id}: {each.info.state}, {each.described()}")
+        lines += [f"    {misfit}" for misfit in each.misfits(wanted, jobs or {})]
+        lines += [f"    {line}" for line in each.deaths(app)]
+    raise AssertionError("\n".join(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A workflow, and how many jobs of each kind it has."""
+
+    info: WorkflowInfo
+    kinds: Mapping[str, int]
+
+    def misfits(self, wanted: Mapping[str, object], jobs: Mapping[str, int]) -> list[_Misfit]:
+        """Return everything that differs."""
+        fields = [(name, value, getattr(self.info, name)) for name, value in wanted.items()]
+        counts = [
+            (f"jobs of {kind!r}", number, self.kinds.get(kind, 0)) for kind, number in jobs.items()
+        ]
+        return [
+            _Misfit(name, value, found)
+            for name, value, found in (*fields, *counts)
+            if value != found
+        ]
+
+    def described(self) -> str:
+        return ", ".join(f"{number} of {kind!r}" for kind, number in sorted(self.kinds.items()))
+
+    def deaths(self, app: App) -> list[str]:
+        """Return why its jobs are dead, of some."""
+        dead = app.workflow_jobs(self.info.id, state="dead", limit=SHOWN_MAX)
+        return [f"{job.kind} {job.id} is dead: {job.last_error}" for job in dead]
+
+
+def _workflows(app: App) -> list[_Found]:
+    """Return all workflows, oldest first."""
+    found: list[_Found] = []
+    cursor = None
+    while True:
+        page = app.workflows(limit=_PAGE, cursor=cursor)
+        for info in page:
+            kinds: Counter[str] = Counter()
+            for stack in app.workflow_graph(info.id).stacks:
+                kinds[stack.kind] += sum(count.value for count in stack.counts.values())
+            found.append(_Found(info, kinds))
+        if (cursor := page.next) is None:
+            return found[::-1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +292,8 @@ def _stored(kind: str, name: str, value: object) -> object:
 
 def _option_of(job: Job, name: str) -> object:
     match name:
+        case "delay" if (delay := _delays(_app()).get(job.id)) is not None:
+            return delay / SECOND_US
         case "delay":
             return (job.run_at - job.created_at).total_seconds()
         case _:
@@ -272,4 +365,4 @@ def _rest(jobs: Sequence[Job]) -> list[str]:
     return [f"  and {left} more"] if left > 0 else []
 
 
-__all__ = ["SHOWN_MAX", "assert_enqueued", "enqueued", "refute_enqueued"]
+__all__ = ["SHOWN_MAX", "assert_enqueued", "assert_workflow", "enqueued", "refute_enqueued"]

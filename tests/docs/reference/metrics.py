@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 import rowlock
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.limit_info import LimitInfo, LimitRules
-from rowlock.observe.metrics import of_counts, of_limits, of_queues, of_slots
+from rowlock.observe.metrics import of_counts, of_limits, of_queues, of_slots, of_workflows
 from rowlock.observe.port import WorkerPort
 from rowlock.server.serve import HttpServer
 from rowlock.tally import Sums
@@ -54,7 +54,7 @@ def _families() -> list[Metric]:
     queue = QueueStats(ANY, {state: Count(0) for state in JobState}, None, is_paused=False)
     none = Count(0)
     limit = LimitInfo(name=ANY, rules=LimitRules(), running=none, waiting=none, paused_keys=none)
-    database = [*of_queues([queue], workers=0), *of_limits([limit])]
+    database = [*of_queues([queue], workers=0), *of_limits([limit]), *of_workflows([])]
     return [*of_counts(_counts()), *of_slots(_SLOTS), *database]
 
 

@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -20,6 +20,8 @@ from rowlock.server.background import Background
 from rowlock.server.live import Feed, FeedItem, Listener
 from rowlock.store.ops.events import last_event, prune_events, read_events, write_events
 from rowlock.store.ops.tokens import new_token
+from rowlock.store.ops.workflow_manage import tend_workflows
+from rowlock.store.options import TypedJob
 from rowlock.worker.trouble import ServiceErrors
 from tests.support.server import Running, lease, make_app, settle
 from tests.worker.waiting import wait_until
@@ -113,6 +115,26 @@ def test_events_come_from_the_store(api: Running):
         (event,) = stream.wait_for("dead")
 
     assert (event["count"], event["is_summary"], event["queue"]) == (7, True, "q")
+
+
+def test_the_stop_of_a_workflow_is_told(api: Running):
+    """That it is dead and waits for a retry, and then its end. A tenant hears of its own."""
+    app = api.app
+    with listening(api, tenant="acme") as stream, listening(api, tenant="zoo") as other:
+        with app.workflow("crawl", tenant="acme") as flow:
+            first = flow.add(cast("TypedJob[Any]", app.prepare({"kind": "ping"})))
+            flow.add(cast("TypedJob[Any]", app.prepare({"kind": "ping"})), after=first)
+        (held,) = app.store.claim(worker="w", queues=["default"])
+        app.store.fail(held, "no", permanent=True)
+        (stuck,) = stream.wait_for("workflow")
+        app.cancel_workflow(flow.id)
+        app.store.run(tend_workflows())
+        wait_until(lambda: stream.types().count("workflow") == 2)
+        ended = stream.wait_for("workflow")[1]
+
+    assert (stuck["workflow"], stuck["name"], stuck["state"]) == (flow.id, "crawl", "dead")
+    assert (ended["workflow"], ended["state"], ended["is_summary"]) == (flow.id, "dead", False)
+    assert other.events == []
 
 
 def test_filters(api: Running):

@@ -20,6 +20,7 @@ from rowlock.server.routes import (
     session,
     system,
     tokens,
+    workflows,
 )
 from rowlock.server.routing import AnyRoute
 
@@ -30,6 +31,7 @@ ROUTES: Final[tuple[AnyRoute, ...]] = (
     *dead.ROUTES,
     *queues.ROUTES,
     *limits.ROUTES,
+    *workflows.ROUTES,
     *schedules.ROUTES,
     *leases.ROUTES,
     *system.ROUTES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -39,8 +39,8 @@ from rowlock.store.ops.enqueue import Copied, enqueue, id_taken
 from rowlock.store.ops.idempotency import FirstAnswer, KeyedRequest, KeyReused, enqueue_once
 from rowlock.tokens import Scope
 
-_KEY_HEADER: Final = "Idempotency-Key"
-_REPLAYED: Final = {"idempotency-replayed": "true"}
+KEY_HEADER: Final = "Idempotency-Key"
+REPLAYED: Final = {"idempotency-replayed": "true"}
 _QUOTED: Final = re.compile(r'"((?:[^"\\]|\\["\\])*)"')
 _ESCAPED: Final = re.compile(r"\\(.)")
 # About as much as a receipt takes, as JSON.
@@ -68,7 +68,8 @@ def _all_of(values: Mapping[str, Any]) -> dict[str, Any]:
     return {"required": list(values), "properties": dict(values)}
 
 
-def _not_both(one: str, other: str) -> dict[str, Any]:
+def not_both(one: str, other: str) -> dict[str, Any]:
+    """The rule that at most one of two fields is given."""
     return {"not": _all_of({one: GIVEN, other: GIVEN})}
 
 
@@ -77,24 +78,8 @@ def _needs(name: str, value: Mapping[str, Any], other: str) -> dict[str, Any]:
     return {"anyOf": [{"not": _all_of({name: value})}, _all_of({other: GIVEN})]}
 
 
-class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job to enqueue. Options that are left out are those of its task.
-
-    Give either `delay` or `run_at` or `quiet`. `quiet` and `if_held: "replace"` need a `key`,
-    and `max_wait` needs `quiet`.
-    """
-
-    RULES: ClassVar[Mapping[str, Any]] = {
-        "allOf": [
-            _not_both("delay", "run_at"),
-            _not_both("delay", "quiet"),
-            _not_both("run_at", "quiet"),
-            _needs("quiet", GIVEN, "key"),
-            _needs("max_wait", GIVEN, "quiet"),
-            _needs("if_held", {"const": "replace"}, "key"),
-            {"not": _all_of({"quiet": GIVEN, "if_held": {"const": "keep"}})},
-        ]
-    }
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What every job that is enqueued may have. Options that are left out are those of its task."""
 
     kind: Annotated[Name, Meta(description="The name of the task.")]
     payload: (
@@ -117,6 +102,45 @@ class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         ]
         | None
     ) = None
+    delay: Annotated[Seconds, Meta(description="Seconds before it may run.")] | None = None
+    run_at: Annotated[Time, Meta(description="The earliest time to run it.")] | None = None
+    max_attempts: Annotated[int, Meta(ge=1, le=config.MAX_ATTEMPTS_LIMIT)] | UnsetType = UNSET
+    keep: (
+        Annotated[Seconds, Meta(description="Seconds to keep it once it ended.")] | UnsetType | None
+    ) = UNSET
+    tags: RawTags | UnsetType = UNSET
+    meta: JsonObject | UnsetType = UNSET
+    limit_key: (
+        Annotated[
+            Name,
+            Meta(
+                description="Its key at the limit of its task, instead of the one that the limit "
+                "finds. The server must know the task."
+            ),
+        ]
+        | None
+    ) = None
+
+
+class NewJobSchema(JobOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A job to enqueue. Options that are left out are those of its task.
+
+    Give either `delay` or `run_at` or `quiet`. `quiet` and `if_held: "replace"` need a `key`,
+    and `max_wait` needs `quiet`.
+    """
+
+    RULES: ClassVar[Mapping[str, Any]] = {
+        "allOf": [
+            not_both("delay", "run_at"),
+            not_both("delay", "quiet"),
+            not_both("run_at", "quiet"),
+            _needs("quiet", GIVEN, "key"),
+            _needs("max_wait", GIVEN, "quiet"),
+            _needs("if_held", {"const": "replace"}, "key"),
+            {"not": _all_of({"quiet": GIVEN, "if_held": {"const": "keep"}})},
+        ]
+    }
+
     if_held: (
         Annotated[
             Literal["keep", "replace"],
@@ -137,25 +161,7 @@ class NewJobSchema(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         Annotated[Seconds, Meta(description="With `quiet`: the longest wait, `quiet` at least.")]
         | None
     ) = None
-    delay: Annotated[Seconds, Meta(description="Seconds before it may run.")] | None = None
-    run_at: Annotated[Time, Meta(description="The earliest time to run it.")] | None = None
     tenant: Annotated[Name, Meta(description="By default the tenant of the token.")] | None = None
-    max_attempts: Annotated[int, Meta(ge=1, le=config.MAX_ATTEMPTS_LIMIT)] | UnsetType = UNSET
-    keep: (
-        Annotated[Seconds, Meta(description="Seconds to keep it once it ended.")] | UnsetType | None
-    ) = UNSET
-    tags: RawTags | UnsetType = UNSET
-    meta: JsonObject | UnsetType = UNSET
-    limit_key: (
-        Annotated[
-            Name,
-            Meta(
-                description="Its key at the limit of its task, instead of the one that the limit "
-                "finds. The server must know the task."
-            ),
-        ]
-        | None
-    ) = None
     id: (
         Annotated[
             Uuid,
@@ -204,28 +210,46 @@ def receipt_of(made: job.Job) -> JobReceipt:
 
 def prepare(service: Service, caller: Caller, new: NewJobSchema) -> NewJob:
     """The job to write, checked against its task if this server knows it."""
+    given = given_options(service, caller, new)
+    for name in ("if_held", "quiet", "max_wait"):
+        given[name] = getattr(new, name)
+    given["tenant"] = caller.tenant_of(new.tenant)
+    if new.id is not None:
+        given["id"] = own_id(caller, new.id)
+    return service.app.prepare(given)
+
+
+def own_id(caller: Caller, id: str) -> str:
+    """An id that a caller chose. It is unique among all tenants."""
+    # As it is, it could be taken, or tell of another tenant's job.
+    return id if caller.tenant is None else id_of_tenant(parse_id(id), caller.tenant)
+
+
+def given_options(service: Service, caller: Caller, new: JobOptions) -> dict[str, Any]:
+    """The kind, payload and options of a job that a caller wants to enqueue."""
     given = {
         name: value
-        for name in NewJobSchema.__struct_fields__
+        for name in JobOptions.__struct_fields__
         if (value := getattr(new, name)) is not UNSET
     }
     if new.limit_key is not None and caller.tenant is not None:
         _refuse_foreign_key(service, new.kind, new.limit_key, caller.tenant)
     given["payload"] = payload_of(new.kind, new.payload)
-    given["tenant"] = caller.tenant_of(new.tenant)
-    if new.id is not None and caller.tenant is not None:
-        # Ids are unique among all tenants: as it is, it could be taken, or tell of another's job.
-        given["id"] = id_of_tenant(parse_id(new.id), caller.tenant)
     given["tags"] = tags = _decoded(new.tags, [], option="tags")
     if not isinstance(tags, list):
         raise OptionInvalid("tags", "must be a list of names")
-    meta = _decoded(new.meta, {}, option="meta")
+    given["meta"] = meta_of(caller, new.meta)
+    return given
+
+
+def meta_of(caller: Caller, raw: msgspec.Raw | UnsetType) -> dict[str, Any]:
+    """The `meta` of a request, with the token that it came with."""
+    meta: Any = _decoded(raw, {}, option="meta")
     if not isinstance(meta, dict):
         raise OptionInvalid("meta", "must be a JSON object")
     if caller.actor.token_id is not None:
         meta["origin"] = f"token:{caller.actor.token_id}"
-    given["meta"] = meta
-    return service.app.prepare(given)
+    return meta
 
 
 def _refuse_foreign_key(service: Service, kind: str, key: str, tenant: str) -> None:
@@ -313,23 +337,23 @@ def _count(call: Call[Any, Any], checked: Sequence[NewJob], receipts: JobReceipt
 
 def idempotency_key(request: Request) -> str | None:
     """The header `Idempotency-Key`, with or without quotes. None if it was not sent."""
-    sent = request.headers.getlist(_KEY_HEADER)
+    sent = request.headers.getlist(KEY_HEADER)
     if not sent:
         return None
     try:
         key = sent[0].encode("latin-1").decode().strip()
     except UnicodeDecodeError:
-        raise OptionInvalid(_KEY_HEADER, "must be UTF-8") from None
+        raise OptionInvalid(KEY_HEADER, "must be UTF-8") from None
     if len(sent) > 1:
-        raise OptionInvalid(_KEY_HEADER, "is given more than once")
+        raise OptionInvalid(KEY_HEADER, "is given more than once")
     if key.startswith('"'):
         quoted = _QUOTED.fullmatch(key)
         if quoted is None:
             raise OptionInvalid(
-                _KEY_HEADER, "begins with a quote, but does not end with one, or has a wrong escape"
+                KEY_HEADER, "begins with a quote, but does not end with one, or has a wrong escape"
             )
         key = _ESCAPED.sub(r"\1", quoted[1])
-    return options.name(key, option=_KEY_HEADER)
+    return options.name(key, option=KEY_HEADER)
 
 
 async def _enqueue_once(
@@ -339,16 +363,13 @@ async def _enqueue_once(
     tenant, service = call.caller.tenant, call.service
     size = sum(len(each.payload) + _RECEIPT_BYTES for each in checked)
     # As decoded, so that spaces between fields, and their order, do not matter.
-    content = await service.compute(size, _content_of, call.body)
+    content = await service.compute(size, content_of, call.body)
     request = KeyedRequest.of(key, tenant=tenant, content=content)
-    found = await service.store.arun(enqueue_once(checked, request, tenant=tenant, answer=packed))
+    op = enqueue_once(enqueue(checked, tenant=tenant, is_lean=True), request, answer=packed)
+    found = await service.store.arun(op)
     match found:
         case KeyReused():
-            raise Refusal(
-                "idempotency_key_reused",
-                "this Idempotency-Key was used for a request with another body; use a new one",
-                errors=[FieldProblem(_KEY_HEADER, "was used for a request with another body")],
-            )
+            raise key_reused()
         case FirstAnswer():
             receipts = await service.compute(size, unpacked, found.text)
         case _:
@@ -356,12 +377,21 @@ async def _enqueue_once(
     # An answer of our own is found if only the reply to its commit was lost.
     is_own = not checked[0].is_resend and receipts.jobs[0].id == checked[0].id
     if isinstance(found, FirstAnswer) and not is_own:
-        return receipts, _REPLAYED
+        return receipts, REPLAYED
     _count(call, checked, receipts)
     return receipts, {}
 
 
-def _content_of(body: NewJobSchema | NewJobs) -> bytes:
+def key_reused() -> Refusal:
+    return Refusal(
+        "idempotency_key_reused",
+        "this Idempotency-Key was used for a request with another body; use a new one",
+        errors=[FieldProblem(KEY_HEADER, "was used for a request with another body")],
+    )
+
+
+def content_of(body: msgspec.Struct) -> bytes:
+    """What tells a request from others with the same key."""
     return type(body).__name__.encode() + msgspec.json.encode(body)
 
 
@@ -413,15 +443,19 @@ def prepare_all(
             if len(problems) >= config.FIELD_ERRORS_MAX:
                 break
     if problems:
-        code = "payload_invalid" if "payload_invalid" in codes else "option_invalid"
-        listed = problems[: config.FIELD_ERRORS_MAX]
-        raise Refusal(
-            code, f"{len(listed)} fields are invalid; nothing was enqueued", errors=listed
-        )
+        raise invalid_fields(problems, codes)
     return checked
 
 
-_KEY_TEXT: Final = (
+def invalid_fields(problems: Sequence[FieldProblem], codes: Collection[str]) -> Refusal:
+    """The refusal of a request with bad fields. `codes` are those of their errors."""
+    code = "payload_invalid" if "payload_invalid" in codes else "option_invalid"
+    listed = problems[: config.FIELD_ERRORS_MAX]
+    text = f"{len(listed)} fields are invalid; nothing was enqueued"
+    return Refusal(code, text, errors=listed)
+
+
+KEY_TEXT: Final = (
     "A name for this request, quoted or not. For 24 hours, the same request with it is answered as "
     "the first one was, with `Idempotency-Replayed: true`, and enqueues nothing."
 )
@@ -454,7 +488,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ENQUEUE),
         body=NewJobSchema,
         bytes_max=config.HTTP_JOB_BYTES_MAX,
-        headers={_KEY_HEADER: _KEY_TEXT},
+        headers={KEY_HEADER: KEY_TEXT},
         answers={201: JobReceipt, 200: JobReceipt},
         located=JobReceipt,
         links={
@@ -476,7 +510,7 @@ ROUTES: list[AnyRoute] = [
         scopes=scopes(Scope.ENQUEUE),
         body=NewJobs,
         bytes_max=config.HTTP_BATCH_BYTES_MAX,
-        headers={_KEY_HEADER: _KEY_TEXT},
+        headers={KEY_HEADER: KEY_TEXT},
         answers={201: JobReceipts, 200: JobReceipts},
         links={JobReceipts: job_links("$response.body#/jobs/0/id")},
         refusals=["payload_invalid", "idempotency_key_reused"],

@@ -33,6 +33,7 @@ from rowlock.server.schemas import Name, ProgressSchema, Uuid, copied
 from rowlock.server.service import Service
 from rowlock.store.ops.events import Watched, watch_job
 from rowlock.tokens import Scope
+from rowlock.workflow_rules import WorkflowState
 
 MEDIA_TYPE: Final = "text/event-stream"
 _RETRY: Final = b"retry: 2000\n\n"
@@ -83,6 +84,9 @@ class EventSchema(msgspec.Struct, frozen=True, kw_only=True):
         Annotated[float, Meta(description="The duration of a run that ended.")] | None
     ) = None
     error: Annotated[str, Meta(description="The type of the error of a run.")] | None = None
+    workflow: Annotated[Uuid, Meta(description="The workflow that has stopped.")] | None = None
+    name: Annotated[str, Meta(description="The name of that workflow.")] | None = None
+    state: Annotated[WorkflowState, Meta(description="The state of that workflow.")] | None = None
     count: Annotated[
         int,
         Meta(
@@ -194,7 +198,8 @@ def _end_of(query: EventQuery) -> float:
 
 def _event_of(item: FeedItem) -> EventSchema:
     event = item.event
-    is_single = event.job_id is not None
+    stop = event.workflow
+    is_single = event.job_id is not None or stop is not None
     return EventSchema(
         type=event.type,
         at=from_us(item.at),
@@ -205,6 +210,9 @@ def _event_of(item: FeedItem) -> EventSchema:
         attempt=event.attempt,
         duration_seconds=event.seconds,
         error=event.error,
+        workflow=None if stop is None else stop.id,
+        name=None if stop is None else stop.name,
+        state=None if stop is None else stop.state,
         count=event.count,
         is_summary=not is_single and event.type is not EventType.DROPPED,
     )

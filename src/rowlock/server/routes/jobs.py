@@ -69,6 +69,14 @@ class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     next: str | None
 
 
+class WaitedForSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """A job that another waits for."""
+
+    id: Uuid
+    kind: str
+    state: JobState
+
+
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
     """Why a job is not running: the first thing that prevents it.
 
@@ -96,6 +104,9 @@ class Reason(msgspec.Struct, frozen=True, kw_only=True):
     keys: Count | None
     reason: str | None
     waits_for: Uuid | None
+    parents: Count | None
+    unmet: Count | None
+    jobs: list[WaitedForSchema]
 
 
 class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
@@ -195,7 +206,8 @@ def job_id(call: Call[Any, Any]) -> str:
 
 async def explain_job(call: Call[None, None]) -> Reply:
     reason = await call.store.arun(why(job_id(call), tenant=call.caller.tenant))
-    return Reply(copied(reason, Reason))
+    jobs = [copied(each, WaitedForSchema) for each in reason.jobs]
+    return Reply(copied(reason, Reason, jobs=jobs))
 
 
 async def get_related(call: Call[None, None]) -> Reply:
@@ -373,6 +385,9 @@ ROUTES: list[AnyRoute] = [
                 keys=None,
                 reason=None,
                 waits_for=None,
+                parents=None,
+                unmet=None,
+                jobs=[],
             )
         ),
     ),

@@ -141,6 +141,7 @@ class LeaseSchema(msgspec.Struct, frozen=True, kw_only=True):
     meta: dict[str, Any]
     limit: str | None
     limit_key: str | None
+    workflow: Uuid | None
 
 
 class Leases(msgspec.Struct, frozen=True, kw_only=True):
@@ -705,6 +706,7 @@ _LEASE = LeaseSchema(
     meta={},
     limit=None,
     limit_key=None,
+    workflow=None,
 )
 
 # The first lease of an answer, in links.

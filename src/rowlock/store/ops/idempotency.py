@@ -10,16 +10,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from rowlock import config
-from rowlock.job import Job
-from rowlock.store.ops.enqueue import enqueue
-from rowlock.store.options import NewJob
 from rowlock.store.steps import Begin, Op, Statement, Steps, writing
 
+T = TypeVar("T")
 _KEPT: Final = {"kept": int(config.IDEMPOTENCY_KEEP_SECONDS) * config.SECOND_US}
 
 
@@ -53,22 +51,17 @@ class KeyReused:
 
 
 def enqueue_once(
-    jobs: Sequence[NewJob],
-    request: KeyedRequest,
-    *,
-    tenant: str | None,
-    answer: Callable[[Sequence[Job]], str],
-) -> Op[Sequence[Job] | FirstAnswer | KeyReused]:
-    """As `enqueue`, unless the same request was answered within `config.IDEMPOTENCY_KEEP_SECONDS`.
+    inner: Op[T], request: KeyedRequest, *, answer: Callable[[T], str]
+) -> Op[T | FirstAnswer | KeyReused]:
+    """Enqueue, unless the same request was answered within `config.IDEMPOTENCY_KEEP_SECONDS`.
 
     Args:
-        tenant: As in `enqueue`.
+        inner: The enqueue of jobs, or of a workflow.
         answer: Encodes what a repeated request is answered with.
     """
-    inner = enqueue(jobs, tenant=tenant, is_lean=True)
     values = {"id": request.id, "request": request.content}
 
-    def steps() -> Steps[Sequence[Job] | FirstAnswer | KeyReused]:
+    def steps() -> Steps[T | FirstAnswer | KeyReused]:
         yield Begin()
         if not (yield Statement("answer_claim", {**values, **_KEPT})):
             # It is there: the claim has locked it.

@@ -6,6 +6,9 @@ jobs that no worker takes delay nothing. A caller bound to a tenant is shown onl
 
 Of a limit, what lasts longest comes first: nobody has declared it, it is paused, another job is
 first in its order, it is full, its rate is used up, other keys have their turn.
+
+A job that waits for others is stuck if one of them is dead, or waits for one that is stuck. How far
+that is followed is bounded.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from rowlock import config
 from rowlock.clock import from_us
 from rowlock.columns import JobRow
 from rowlock.ids import parse_id
-from rowlock.job import Count, Job, JobState, WorkerVitals, job_of
+from rowlock.job import Count, Job, JobState, WorkerVitals, job_of, state_of
 from rowlock.lifecycle import SUPERSEDED, Held
 from rowlock.store.ops.limit_info import (
     KeyState,
@@ -39,11 +42,17 @@ from rowlock.store.ops.settle import held_of
 from rowlock.store.steps import Batch, Op, Row, Rows, Statement, Steps, reading
 from rowlock.suggest import nearest
 from rowlock.tokens import takes_jobs_of
-from rowlock.why import Why, WhyCode
+from rowlock.why import WaitedFor, Why, WhyCode
+from rowlock.workflow_rules import Wants
 
 # Lanes counted by one statement, which reads at most this many times the bound of a count.
 _LANES = 20
 _FIRST_ID = "00000000-0000-0000-0000-000000000000"
+# Jobs that are named of those that another waits for.
+_NAMED = 3
+# How far up a dead job is looked for that keeps others waiting, and among how many at each level.
+_LEVELS = 20
+_LEVEL_JOBS = 100
 # The job could start, if a worker had a slot for it.
 _IN_TURN = (WhyCode.NEXT, WhyCode.BEHIND, WhyCode.LIMIT_TURN)
 
@@ -70,6 +79,8 @@ def why(id: str | UUID, *, tenant: str | None = None) -> Op[Why]:
             if is_known or tenant is not None:
                 return answer
             return (yield from _perhaps_not_begun(answer))
+        if job.state is JobState.WAITING:
+            return (yield from _for_jobs(job))
         counted = yield Batch("count_queues", ("queue",), [(job.queue,)], {"cap": 1})
         if counted[0][-1]:
             return _why(job, WhyCode.PAUSED, f"its queue {job.queue!r} is paused")
@@ -468,3 +479,108 @@ def _and_ahead(ahead: Count) -> str:
 
 def _at_least(count: Count) -> str:
     return f"{'' if count.exact else 'more than '}{count.value:,}"
+
+
+# In a workflow
+
+
+def _for_jobs(job: Job) -> Steps[Why]:
+    """The reason of a job that waits for others."""
+    most = config.COUNT_EXACT_MAX
+    counted = yield Statement("parents_of", {"id": job.id, "most": most + 1})
+    total, wants = counted[0][0], Wants(counted[0][1])
+    dead, levels = yield from _dead_above(job.id, wants)
+    named = dead[:_NAMED] if levels == 0 else []
+    if len(named) < _NAMED:
+        live = yield from _live_parents([job.id], Wants.DEATH, limit=_NAMED - len(named))
+        named = [*named, *live]
+    parents, left = _up_to(total, most), _up_to(job.waits_for, most)
+    code, waits_for = WhyCode.WAITS_FOR_JOBS, None
+    text = _text_of_jobs(wants, parents, left, named)
+    if dead:
+        code, waits_for = WhyCode.STUCK, dead[0].id
+        text = _text_of_dead(dead, levels)
+    answer = _why(job, code, text)
+    return msgspec.structs.replace(
+        answer, waits_for=waits_for, parents=parents, unmet=left, jobs=named
+    )
+
+
+def _up_to(number: int, most: int) -> Count:
+    return Count(min(number, most), exact=number <= most)
+
+
+def _dead_above(id: str, wants: Wants) -> Steps[tuple[list[WaitedFor], int]]:
+    """Ended jobs without which this one can't run, and how many jobs are between them."""
+    if wants is Wants.DEATH:
+        # It can be released by the death of another one.
+        return [], 0
+    level, seen = [id], {id}
+    for between in range(_LEVELS):
+        rows = yield Statement("stuck_parents", {"ids": level, "limit": _NAMED + 1})
+        if rows:
+            found = [WaitedFor(id=row[0], kind=row[1], state=JobState(row[2])) for row in rows]
+            return found, between
+        above = yield from _live_parents(
+            level, Wants.ANY_END, limit=_LEVEL_JOBS, variant="live_parents/waiting"
+        )
+        level = sorted({each.id for each in above} - seen)
+        seen.update(level)
+        if not level:
+            break
+    return [], 0
+
+
+def _live_parents(
+    ids: list[str], wants: Wants, *, limit: int, variant: str = ""
+) -> Steps[list[WaitedFor]]:
+    """Live jobs that others wait for. Those that can run come first."""
+    found: list[WaitedFor] = []
+    for name in [variant] if variant else ["live_parents", "live_parents/waiting"]:
+        values = {"ids": ids, "wants": int(wants), "limit": limit - len(found)}
+        for row in (yield Statement(name, values)):
+            job = JobRow._make(row[:-1])
+            state = state_of(job, now=row[-1])
+            found.append(WaitedFor(id=job.id, kind=job.kind, state=state))
+        if len(found) >= limit:
+            break
+    return found
+
+
+_DOES = {
+    JobState.RUNNING: "runs",
+    JobState.WAITING: "waits",
+    JobState.DEAD: "is dead",
+    JobState.READY: "is ready",
+    JobState.SCHEDULED: "is scheduled",
+    JobState.RETRYING: "is retrying",
+}
+
+
+def _text_of_jobs(wants: Wants, parents: Count, left: Count, named: list[WaitedFor]) -> str:
+    number = _at_least(left)
+    if left.value != parents.value:
+        number += f" of {_at_least(parents)}"
+    noun = "job" if parents.value == 1 else "jobs"
+    match wants:
+        case Wants.DEATH:
+            text = f"it runs only if one of {number} {noun} dies"
+        case Wants.ANY_END:
+            text = f"it waits for the end of {number} {noun}"
+        case _:
+            text = f"it waits for {number} {noun}"
+    listed = [f"{each.kind} {each.id} {_DOES.get(each.state, each.state)}" for each in named]
+    if left.value > len(named):
+        listed.append("…")
+    return f"{text}: {', '.join(listed)}" if named else text
+
+
+def _text_of_dead(dead: list[WaitedFor], levels: int) -> str:
+    first, others = dead[0], len(dead) - 1
+    text = f"it waits for {first.kind} {first.id}, which is {first.state}: retry or delete it"
+    if levels:
+        between = "1 job" if levels == 1 else f"{levels} jobs"
+        text = f"through {between}, {text}"
+    if others >= _NAMED:
+        return f"{text}; so are others that it waits for"
+    return f"{text}; {others} more {'is' if others == 1 else 'are'} like it" if others else text

@@ -53,12 +53,13 @@ def get_workflow(id: str | UUID, *, tenant: str | None = None) -> Op[WorkflowInf
     workflow = parse_id(id)
 
     def steps() -> Steps[WorkflowInfo | None]:
-        return (yield from _get(workflow, tenant))
+        return (yield from read_workflow(workflow, tenant))
 
     return reading("get_workflow", steps)
 
 
-def _get(id: str, tenant: str | None) -> Steps[WorkflowInfo | None]:
+def read_workflow(id: str, tenant: str | None = None) -> Steps[WorkflowInfo | None]:
+    """As `get_workflow`, within another verb."""
     rows = yield Statement("workflows", {"ids": [id]})
     found = [_Row._make(row) for row in rows]
     if not found or not is_visible_to(found[0].tenant, caller=tenant):
@@ -189,6 +190,45 @@ def _info(row: _Row, counts: _Counts) -> WorkflowInfo:
     )
 
 
+class OpenWorkflow(NamedTuple):
+    """A workflow of which not all jobs are known to have ended: its state at a time."""
+
+    id: str
+    name: str
+    tenant: str | None
+    state: WorkflowState
+    has_waiting: bool
+    at: int
+
+
+def open_workflows() -> Op[list[OpenWorkflow]]:
+    """The open workflows with their states, oldest first, up to a bound."""
+    most = config.WORKFLOW_OPEN_EXACT_MAX
+    values = {"limit": most + 1, "most": config.WORKFLOW_LIST_COUNT_MAX}
+
+    def steps() -> Steps[list[OpenWorkflow]]:
+        return [
+            OpenWorkflow(
+                id,
+                name,
+                tenant,
+                state_of_workflow(
+                    active=bool(active),
+                    waiting=bool(waiting),
+                    dead=bool(dead),
+                    cancelled=bool(cancelled),
+                ),
+                bool(waiting),
+                at,
+            )
+            for id, name, tenant, active, waiting, dead, cancelled, at in (
+                yield Statement("open_states", values)
+            )
+        ]
+
+    return reading("open_workflows", steps)
+
+
 def workflow_graph(id: str | UUID, *, tenant: str | None = None) -> Op[WorkflowGraph]:
     """The shape of a workflow: stacks of jobs that are alike, and which waits for which.
 
@@ -198,7 +238,7 @@ def workflow_graph(id: str | UUID, *, tenant: str | None = None) -> Op[WorkflowG
     workflow = parse_id(id)
 
     def steps() -> Steps[WorkflowGraph]:
-        info = yield from _get(workflow, tenant)
+        info = yield from read_workflow(workflow, tenant)
         if info is None:
             raise unknown_workflow(workflow)
         limit = {"workflow": workflow, "limit": config.LIST_SCAN_ROWS_MAX}

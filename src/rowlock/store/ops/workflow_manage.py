@@ -14,15 +14,18 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
+import msgspec
+
 from rowlock import config
 from rowlock.columns import JobRow
+from rowlock.events import WorkflowStop, stop_of
 from rowlock.ids import parse_id
 from rowlock.job import JobState, decode_policy
 from rowlock.lifecycle import Finish
 from rowlock.store.ops.manage import is_visible_to
 from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.ops.waiting import revive_jobs
-from rowlock.store.ops.workflow_info import unknown_workflow
+from rowlock.store.ops.workflow_info import read_workflow, unknown_workflow
 from rowlock.store.steps import Begin, Commit, Op, Ring, Statement, Steps, writing
 
 _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
@@ -157,7 +160,16 @@ def _end(workflow: str) -> Steps[None]:
             return
         kept = yield Statement("keep_nodes", values)
         if len(kept) < config.MAINTENANCE_BATCH_ROWS:
-            yield Statement("note_ended", values)
+            if (yield Statement("note_ended", values)):
+                yield from _publish_end(workflow)
             yield Commit()
             return
         yield Commit()
+
+
+def _publish_end(workflow: str) -> Steps[None]:
+    """Write the event of a workflow that has ended, in the transaction that notes it."""
+    info = yield from read_workflow(workflow)
+    if info is not None:
+        event = stop_of(WorkflowStop(info.id, info.name, info.state), info.tenant)
+        yield Statement("event_write", {"events": msgspec.json.encode([event]).decode()})

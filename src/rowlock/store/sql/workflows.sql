@@ -555,3 +555,64 @@ WHERE mine.id = ANY (:ids::uuid[])
 SELECT edge.parent::text, edge.child::text
 FROM rowlock.edge AS edge JOIN rowlock.job AS job ON job.id = edge.child
 WHERE edge.parent = ANY (:ids::uuid[]) AND NOT edge.is_met AND job.held_by = 3
+
+-- name: parents_of
+-- How many jobs another waits for, up to :most, and for what end. Uses edge_child.
+SELECT count(*), coalesce(max(few.wants), 1)
+FROM (
+    SELECT edge.wants
+    FROM rowlock.edge AS edge
+    WHERE edge.child = :id::uuid
+    LIMIT :most::bigint
+) AS few
+
+-- name: stuck_parents
+-- Ended jobs that keep others waiting, which want their success: dead ones, and cancelled ones if
+-- those that wait were retried. Uses edge_child and finished_pkey.
+SELECT finished.id::text, finished.kind, finished.state
+FROM rowlock.edge AS edge JOIN rowlock.finished AS finished ON finished.id = edge.parent
+WHERE edge.child = ANY (:ids::uuid[]) AND NOT edge.is_met AND edge.wants < 4
+    AND finished.state <> 'succeeded'
+LIMIT :limit::bigint
+
+-- name: live_parents
+-- Live jobs that others wait for: those that wait themselves, or those that don't. Uses edge_child
+-- and job_pkey.
+SELECT {listed_job}, {now}
+FROM rowlock.edge AS edge JOIN rowlock.job AS job ON job.id = edge.parent
+WHERE edge.child = ANY (:ids::uuid[]) AND NOT edge.is_met AND edge.wants <= :wants::smallint
+    AND {waiting? job.held_by = 3 | (job.held_by IS NULL OR job.held_by < 3)}
+LIMIT :limit::bigint
+
+-- name: open_states
+-- What the state of open workflows comes from: whether they have jobs that run or can run, that
+-- wait for others, that are dead, and that were cancelled though needed (among the first :most).
+-- Uses workflow_open, job_workflow and finished_workflow.
+SELECT workflow.id::text, workflow.name, workflow.tenant, EXISTS (
+    SELECT 1 FROM rowlock.job AS job
+    WHERE job.workflow = workflow.id AND job.workflow IS NOT NULL AND job.held_by IS NULL
+) OR EXISTS (
+    SELECT 1 FROM rowlock.job AS job
+    WHERE job.workflow = workflow.id AND job.workflow IS NOT NULL AND job.held_by < 3
+), EXISTS (
+    SELECT 1 FROM rowlock.job AS job
+    WHERE job.workflow = workflow.id AND job.workflow IS NOT NULL AND job.held_by = 3
+), EXISTS (
+    SELECT 1 FROM rowlock.finished AS finished
+    WHERE finished.workflow = workflow.id AND finished.workflow IS NOT NULL
+        AND finished.state = 'dead'
+), EXISTS (
+    SELECT 1
+    FROM (
+        SELECT finished.cause AS cause
+        FROM rowlock.finished AS finished
+        WHERE finished.workflow = workflow.id AND finished.workflow IS NOT NULL
+            AND finished.state = 'cancelled'
+        LIMIT :most::bigint
+    ) AS few
+    WHERE coalesce(few.cause, 0) <> 2
+), {now}
+FROM rowlock.workflow AS workflow
+WHERE workflow.ended_at IS NULL
+ORDER BY workflow.id
+LIMIT :limit::bigint

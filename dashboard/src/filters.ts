@@ -6,6 +6,7 @@
 //    values that are ruled out are dropped from pages, but for states, which are few.
 
 export const STATES = [
+  "waiting",
   "scheduled",
   "ready",
   "running",

@@ -68,6 +68,7 @@ export function Icon({ name, size = 16 }: { name: IconName; size?: number }) {
 
 /** Each state has its own shape beside its colour: neither has to be told apart alone. */
 export const STATE_ICONS: Record<State, IconName> = {
+  waiting: "clock",
   scheduled: "clock",
   ready: "dot",
   running: "play",

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import click
 
@@ -211,6 +211,13 @@ def why(target: Target, *, ids: tuple[str, ...], as_json: bool) -> None:
         each(ids, act)
 
 
+_ADVICE: Final = {
+    "no_worker": "start one with: rowlock --app MODULE:APP worker",
+    "unknown_kind": "see which worker serves which queues with: rowlock workers",
+    "full": "see what runs longest with: rowlock top",
+}
+
+
 def what_to_do(why: Why) -> str | None:
     """Return the command that helps, or None if you can only wait."""
     match why.code:
@@ -220,15 +227,11 @@ def what_to_do(why: Why) -> str | None:
             return f"run it again with: rowlock jobs retry {why.id}"
         case "not_due" | "backoff":
             return f"make it due with: rowlock jobs run-now {why.id}"
-        case "no_worker":
-            return "start one with: rowlock --app MODULE:APP worker"
-        case "unknown_kind":
-            return "see which worker serves which queues with: rowlock workers"
+        case "no_worker" | "unknown_kind" | "full":
+            return _ADVICE[why.code]
         case "unserved_queue":
             queue = shlex.quote(why.nearest[0]) if why.nearest else "QUEUE"
             return f"move it to a served queue with: rowlock jobs reroute {why.id} --to {queue}"
-        case "full":
-            return "see what runs longest with: rowlock top"
         case "stuck" | "waits_for_jobs":
             return _what_to_do_after(why)
         case _:

@@ -209,6 +209,15 @@ def already_ended(states: Mapping[str, JobState], edges: Sequence[Row]) -> Steps
     yield from _consequences(ended, [edge for edge in edges if edge[0] in states])
 
 
+def arrived(ends: Sequence[tuple[str, str, int | None]]) -> Steps[None]:
+    """Ended jobs have come from another database: (id, state, cause)."""
+    ended = [
+        _End(id, JobState(state), None if cause is None else CancelCause(cause))
+        for id, state, cause in ends
+    ]
+    yield from _consequences(ended)
+
+
 def lock_jobs(ids: Sequence[str]) -> Steps[tuple[dict[str, JobRow], dict[str, JobRow]]]:
     """Lock jobs, live or ended: they end before, and are seen, or afterwards, and see what is new.
 

@@ -123,3 +123,35 @@ def test_the_jobs_of_a_workflow_whose_key_was_taken_over_expire(yard: Yard, cloc
     yard.app.store.prune()
 
     assert [yard.states(flow) for flow in flows] == [{}, {}]
+
+
+def test_a_job_that_succeeds_in_its_own_transaction(yard: Yard):
+    """Its children are released, and wait for what it adds, as after any other success."""
+
+    def in_a_transaction(ctx: Context) -> None:
+        with ctx.transaction():
+            ctx.workflow.add(yard.step.job(name="added"))
+
+    yard.grow = in_a_transaction
+    with yard.app.workflow("w") as flow:
+        first = flow.add(yard.growing.job(name="grows"))
+        flow.add(yard.step.job(name="after"), after=first)
+    yard.app.drain()
+
+    assert yard.log == ["grows", "added", "after"]
+
+
+def test_pruning_a_cancelled_job_cancels_what_waits_for_its_retry(yard: Yard, clock: ManualClock):
+    """It was retried alone. Nothing else would end it."""
+    with yard.app.workflow("w") as first:
+        parent = first.add(yard.step.job(name="parent"))
+    with yard.app.workflow("w") as second:
+        child = second.add(yard.step.job(name="child"), after=parent.id)
+    yard.app.cancel(parent.id)
+    yard.app.retry(child.id)
+    waiting = yard.states(second)
+    yard.app.store.run(tend_workflows())
+    clock.advance(timedelta(days=2))
+    yard.app.store.prune()
+
+    assert (waiting["child"], yard.states(second)["child"]) == ("waiting", "cancelled")

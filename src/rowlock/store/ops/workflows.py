@@ -26,7 +26,7 @@ from rowlock.job import JobState
 from rowlock.store.ops.enqueue import Answers, Copied, enqueue_within, insert_nodes
 from rowlock.store.ops.finish import already_ended, drop_unneeded, lock_jobs
 from rowlock.store.options import NewJob
-from rowlock.store.steps import Batch, Begin, Copy, Op, Ring, Row, Rows, Statement, Steps, writing
+from rowlock.store.steps import Batch, Begin, Copy, Op, Ring, Row, Statement, Steps, writing
 from rowlock.workflow_rules import Wants, root_of
 
 _EDGE_COLUMNS: Final = ("parent", "child", "wants")
@@ -145,7 +145,7 @@ def note_end(workflow: str) -> Steps[None]:
     yield Statement("note_ended", values)
 
 
-def put_nodes(draft: Draft, workflow: str, waiting: Rows = ()) -> Steps[None]:
+def put_nodes(draft: Draft, workflow: str, waiting: Sequence[Row] = ()) -> Steps[None]:
     """Write the jobs of a draft and their edges, in a transaction. They belong to `workflow`.
 
     `waiting`: the edges from a job that adds these. What waits for it waits for the sinks, too.
@@ -212,7 +212,7 @@ def grow(job: JobRow, draft: Draft) -> Steps[JobRow]:
 
 
 def _wait_for_sinks(
-    draft: Draft, workflow: str, waiting: Rows, instead: Mapping[str, str]
+    draft: Draft, workflow: str, waiting: Sequence[Row], instead: Mapping[str, str]
 ) -> Steps[list[Edge]]:
     """Have what waits for a job wait for the sinks that it adds. Return the new edges."""
     sinks = sorted({instead.get(sink, sink) for sink, _ in draft.sinks})

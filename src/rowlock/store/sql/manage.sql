@@ -157,7 +157,7 @@ WHERE job_id = ANY (:ids::uuid[])
 -- Finished jobs whose retention is over, oldest first. Uses finished_expiry. Of a workflow that is
 -- open, or that moves to another database (year 9987), only the dead: others may need the results.
 SELECT finished.id::text, finished.log_lines, finished.workflow IS NOT NULL,
-    finished.state = 'dead'
+    finished.state <> 'succeeded'
 FROM rowlock.finished AS finished
 WHERE finished.expires_at <= (SELECT {now})
     AND (

@@ -220,15 +220,15 @@ class Mover:
                 self._is_copied = False
                 self._put(hold, self._held(hold, jobs))
 
-    def _held(self, hold: move.Hold, jobs: list[move.Record]) -> move.Held:
+    def _held(self, hold: move.Hold, jobs: list[move.Record]) -> move.HeldBatch:
         """A batch that was just taken, with who waits for whom."""
         if all(job["workflow"] is None for job in jobs):
-            return move.Held(jobs, [])
+            return move.HeldBatch(jobs, [])
         held = self._source.run(move.jobs_of(hold))
         self._rows.note(held.jobs, edges=len(held.edges))
         return held
 
-    def _put(self, hold: move.Hold, held: move.Held) -> None:
+    def _put(self, hold: move.Hold, held: move.HeldBatch) -> None:
         jobs = held.jobs
         put = self._target.run(move.put(hold.batch, held, self._logs_of(jobs), source=self._name))
         if put.is_refused:

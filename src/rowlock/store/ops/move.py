@@ -177,20 +177,20 @@ def open_batches() -> Op[list[Hold]]:
     return reading("open_batches", steps)
 
 
-class Held(msgspec.Struct, frozen=True):
+class HeldBatch(msgspec.Struct, frozen=True):
     """The jobs of a batch, and who waits for whom, as far as they are concerned."""
 
     jobs: list[Record]
     edges: list[Record]
 
 
-def jobs_of(hold: Hold) -> Op[Held]:
+def jobs_of(hold: Hold) -> Op[HeldBatch]:
     """The jobs of a batch that the source holds."""
 
-    def steps() -> Steps[Held]:
+    def steps() -> Steps[HeldBatch]:
         # The edges first: what is counted in between shows in the job, and counts in the target.
         edges = _records((yield Statement("move_edges/edge", hold.values)))
-        return Held(_records((yield Statement("move_batch/job", hold.values))), edges)
+        return HeldBatch(_records((yield Statement("move_batch/job", hold.values))), edges)
 
     return reading("jobs_of", steps)
 
@@ -222,7 +222,7 @@ def logs_of(ids: Sequence[str]) -> Op[list[Record]]:
     return reading("logs_of", steps)
 
 
-def put(batch: str, held: Held, logs: Sequence[Record], *, source: str) -> Op[Put]:
+def put(batch: str, held: HeldBatch, logs: Sequence[Record], *, source: str) -> Op[Put]:
     """Insert the jobs of a batch into the target, or none if the batch is there already."""
     jobs = held.jobs
     unleased = {job["id"]: {**job, **_UNLEASED} for job in jobs}

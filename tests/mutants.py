@@ -14,10 +14,21 @@ import msgspec
 from rowlock import lifecycle
 from rowlock.ids import new_id
 from rowlock.job import Job, JobError, Lease
-from rowlock.lifecycle import Crashed, Held, Lost, Outcome, Succeeded
+from rowlock.lifecycle import Crashed, Failed, Held, Lost, Outcome, Succeeded
 from rowlock.store import NewJob, Settlement, statements
 from rowlock.store.blocks import Conclusion
-from rowlock.store.ops import enqueue, manage, recover, rooms, settle
+from rowlock.store.ops import (
+    bulk,
+    enqueue,
+    finish,
+    manage,
+    recover,
+    rooms,
+    settle,
+    waiting,
+    workflow_manage,
+    workflows,
+)
 from rowlock.store.ops.claim import Floor, Lane
 from rowlock.store.ops.settle import Settled
 from rowlock.store.postgres.engine import PostgresEngine
@@ -522,6 +533,183 @@ def walk_never_wraps() -> Iterator[None]:
         yield
 
 
+def released_by_looking() -> AbstractContextManager[None]:
+    """A child is released by whoever sees no living parent, instead of by its count."""
+    living = (
+        "EXISTS (SELECT 1 FROM {job} AS parent JOIN {edge} AS own ON own.parent = parent.id "
+        "WHERE own.child = {child}.id AND parent.id NOT IN ({gone}))"
+    )
+    sqlite = living.format(
+        job="rowlock_job",
+        edge="rowlock_edge",
+        child="child",
+        gone="SELECT ending.id FROM ending",
+    )
+    postgres = living.format(
+        job="rowlock.job", edge="rowlock.edge", child="job", gone="SELECT gone.id FROM gone"
+    )
+    return _with_sql(
+        {"finish": ("child.pending > met.number", sqlite)},
+        {"finish": ("job.pending > locked.number", postgres)},
+    )
+
+
+def needed_parent_pruned() -> AbstractContextManager[None]:
+    """A result is removed when its own time is over, though others may need it."""
+    guard = ("OR NOT EXISTS (", "OR true OR NOT EXISTS (")
+    forever = "ELSE 253000000000000000 END"
+    return _with_sql(
+        {"expired": guard, "finish": (forever, "ELSE {now} END")},
+        {"expired": guard, "finish": (forever, "ELSE clock.now END")},
+    )
+
+
+def result_not_kept() -> AbstractContextManager[None]:
+    """A job of a workflow that keeps nothing is removed at once, with its result."""
+    return _with_sql(
+        {
+            "finish": (
+                "{node,steps? | AND job.workflow IS NULL}\nON CONFLICT",
+                "AND ending.keep <> 0 {node,steps? | AND job.workflow IS NULL}\nON CONFLICT",
+            )
+        },
+        {"finish": ("FROM gone, clock\n", "FROM gone, clock WHERE keep <> 0\n")},
+    )
+
+
+def workflow_begun_unseen() -> AbstractContextManager[None]:
+    """A success does not notice that a workflow waits for its job since it was claimed."""
+    is_plain = ("{node,steps? | AND job.workflow IS NULL}", "")
+    bare = ("        AND job.workflow IS NULL\n", "")
+    return _with_sql(
+        {"finish": is_plain, "finish_bare": (" AND job.workflow IS NULL", "")},
+        {"finish": is_plain, "finish_bare": bare},
+    )
+
+
+def success_is_any_end() -> AbstractContextManager[None]:
+    """A success counts for what waits for a death."""
+    watched = ("{node? AND job.watched IS NULL}", "")
+    return _with_sql({"finish": watched}, {"finish": watched})
+
+
+def _quietly(steps: Steps[Any]) -> Steps[Any]:
+    """The same steps, but what waits for the jobs that they end does not learn of it."""
+
+    def nothing(*_: Any) -> Steps[None]:
+        return
+        yield
+
+    answer: Any = None
+    while True:
+        with mock.patch.object(finish, "_consequences", nothing):
+            try:
+                wanted = steps.send(answer)
+            except StopIteration as over:
+                return over.value
+        answer = yield wanted
+
+
+@contextmanager
+def _forgetful(
+    *paths: tuple[Any, str], wants: Callable[..., bool] = lambda *_, **__: True
+) -> Iterator[None]:
+    """Paths on which jobs end, and nobody else learns of it, if `wants` says so."""
+
+    def made(act: Callable[..., Steps[Any]]) -> Callable[..., Steps[Any]]:
+        def forgetful(*words: Any, **options: Any) -> Steps[Any]:
+            steps = act(*words, **options)
+            return _quietly(steps) if wants(*words, **options) else steps
+
+        return forgetful
+
+    with ExitStack() as stack:
+        for module, name in paths:
+            stack.enter_context(mock.patch.object(module, name, made(getattr(module, name))))
+        yield
+
+
+def recovery_forgets_children() -> AbstractContextManager[None]:
+    """A job that ends because its lease was lost leaves those waiting that wait for it."""
+    return _forgetful((recover, "apply"))
+
+
+def cancel_forgets_children() -> AbstractContextManager[None]:
+    """A cancel leaves those waiting that wait for the job."""
+    return _forgetful((manage, "finish_waiting"))
+
+
+def bulk_forgets_children() -> AbstractContextManager[None]:
+    """A cancel of many leaves those waiting that wait for the jobs."""
+    return _forgetful((bulk, "finish_waiting"))
+
+
+def workflow_cancel_forgets_children() -> AbstractContextManager[None]:
+    """A cancel of a workflow leaves those waiting that wait for its jobs in others."""
+    return _forgetful((workflow_manage, "finish_waiting"))
+
+
+def crash_forgets_children() -> AbstractContextManager[None]:
+    """A job that is given up as poison leaves those waiting that wait for it."""
+
+    def has_crash(slow: Sequence[Settlement], *_: Any) -> bool:
+        return any(isinstance(each.outcome, Crashed) for each in slow)
+
+    return _forgetful((settle, "_settle_slowly"), wants=has_crash)
+
+
+def death_forgets_children() -> AbstractContextManager[None]:
+    """A failure for good leaves those waiting that wait for the job."""
+
+    def has_failure(slow: Sequence[Settlement], *_: Any) -> bool:
+        return any(isinstance(each.outcome, Failed) for each in slow)
+
+    return _forgetful((settle, "_settle_slowly"), wants=has_failure)
+
+
+def tenants_forget_children() -> AbstractContextManager[None]:
+    """What a tenant's worker settles over HTTP leaves those waiting that wait for the jobs."""
+
+    def is_theirs(_: object, __: object, tenant: str | None) -> bool:
+        return tenant is not None
+
+    return _forgetful((settle, "_settle_own"), wants=is_theirs)
+
+
+def prune_forgets_children() -> AbstractContextManager[None]:
+    """A dead job that is removed leaves those waiting that wait for its retry."""
+    return _forgetful((manage, "removed"))
+
+
+def delete_forgets_children() -> AbstractContextManager[None]:
+    """A job that is deleted leaves those waiting that wait for it."""
+    return _forgetful((waiting, "removed"))
+
+
+@contextmanager
+def retry_forgets_parents() -> Iterator[None]:
+    """A job that is retried runs at once, whatever it should wait for."""
+
+    def nothing(_: object) -> Steps[None]:
+        return
+        yield
+
+    with mock.patch.object(waiting, "_wait_again", nothing):
+        yield
+
+
+@contextmanager
+def growth_forgets_children() -> Iterator[None]:
+    """What waits for a job that adds others does not wait for these."""
+
+    def nothing(*_: Any) -> Steps[list[Any]]:
+        return []
+        yield
+
+    with mock.patch.object(workflows, "_wait_for_sinks", nothing):
+        yield
+
+
 # Those that a simulation on SQLite can find.
 SIMULATED: dict[str, Mutant] = {
     "settle without token": settle_without_token,
@@ -564,6 +752,26 @@ MUTANTS: dict[str, Mutant] = {
     "limit counted without a lock": limit_counted_without_a_lock,
     "floor above a living turn": floor_above_a_living_turn,
 }
+# Those that the model of workflows finds.
+WORKFLOW_MUTANTS: dict[str, Mutant] = {
+    "released by looking": released_by_looking,
+    "needed parent pruned": needed_parent_pruned,
+    "result not kept": result_not_kept,
+    "workflow begun unseen": workflow_begun_unseen,
+    "success is any end": success_is_any_end,
+    "recovery forgets children": recovery_forgets_children,
+    "cancel forgets children": cancel_forgets_children,
+    "bulk forgets children": bulk_forgets_children,
+    "workflow cancel forgets children": workflow_cancel_forgets_children,
+    "crash forgets children": crash_forgets_children,
+    "death forgets children": death_forgets_children,
+    "tenants forget children": tenants_forget_children,
+    "prune forgets children": prune_forgets_children,
+    "delete forgets children": delete_forgets_children,
+    "retry forgets parents": retry_forgets_parents,
+    "growth forgets children": growth_forgets_children,
+}
+MUTANTS |= WORKFLOW_MUTANTS
 # What this process was given for good.
 _planted = ExitStack()
 

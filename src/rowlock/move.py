@@ -22,6 +22,7 @@ from rowlock.store.ops.manage import cancel
 from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.schedule import pause_schedule
 from rowlock.store.ops.tokens import revoke_token
+from rowlock.store.ops.workflow_manage import cancel_workflow
 from rowlock.worker.trouble import Trouble, insist
 
 logger: logging.Logger = logging.getLogger("rowlock.move")
@@ -32,6 +33,8 @@ _COPIED = ("queue", "job_limit", "limit_key", "token", "key_hold", "first_answer
 
 # The columns that can be large, of any table.
 _LARGE = ("payload", "result", "errors", "answer")
+# One edge as JSON.
+_EDGE_BYTES = 130
 
 
 @dataclass(slots=True)
@@ -56,11 +59,12 @@ class BatchRows:
     def __init__(self) -> None:
         self.limit: int = max(1, config.MOVE_BATCH_ROWS // 10)
 
-    def note(self, jobs: Sequence[move.Record]) -> None:
-        """Learn from a batch that was read."""
+    def note(self, jobs: Sequence[move.Record], *, edges: int = 0) -> None:
+        """Learn from a batch that was read, with `edges` of who waits for whom."""
         if jobs:
             parts = (job.get(name) or "" for job in jobs for name in _LARGE)
-            average = max(1, sum(len(part) for part in parts) // len(jobs))
+            size = sum(len(part) for part in parts) + _EDGE_BYTES * edges
+            average = max(1, size // len(jobs))
             most = min(config.MOVE_BATCH_ROWS, config.MOVE_BATCH_BYTES // average)
             self.limit = max(1, min(2 * self.limit, most))
 
@@ -93,6 +97,7 @@ class Mover:
         self._ended_rows = BatchRows()
         self._revoked: set[str] = set()
         self._adopted: set[str] = set()
+        self._cancelled: set[str] = set()
         self._seen: Seen = {}
         self._sweep_at = 0.0
 
@@ -158,8 +163,9 @@ class Mover:
         """Move all that can be moved now. Return whether nothing is left."""
         for hold in self._open_batches():
             # None: another mover has finished it meanwhile.
-            if jobs := self._source.run(move.jobs_of(hold)):
-                self._put(hold, jobs)
+            held = self._source.run(move.jobs_of(hold))
+            if held.jobs:
+                self._put(hold, held)
         if not self._is_copied:
             self._copy_all()
         self._source.run(move.freeze_schedules())
@@ -177,6 +183,8 @@ class Mover:
             return False
         if not self._is_copied:
             self._copy_all()
+            self._target.run(move.end_lost())
+            self._source.run(move.drop_workflows())
             # Last, because workers in the source still fold it.
             self._move_history()
             self._is_copied = True
@@ -197,7 +205,7 @@ class Mover:
             self._rows.note(jobs)
             if jobs:
                 self._is_copied = False
-                self._put(hold, jobs)
+                self._put(hold, self._held(hold, jobs))
             after = max(job["id"] for job in jobs) if len(jobs) == limit else None
 
     def _move_ordered(self) -> None:
@@ -210,10 +218,19 @@ class Mover:
             self._rows.note(jobs)
             if jobs:
                 self._is_copied = False
-                self._put(hold, jobs)
+                self._put(hold, self._held(hold, jobs))
 
-    def _put(self, hold: move.Hold, jobs: list[move.Record]) -> None:
-        put = self._target.run(move.put(hold.batch, jobs, self._logs_of(jobs), source=self._name))
+    def _held(self, hold: move.Hold, jobs: list[move.Record]) -> move.HeldBatch:
+        """A batch that was just taken, with who waits for whom."""
+        if all(job["workflow"] is None for job in jobs):
+            return move.HeldBatch(jobs, [])
+        held = self._source.run(move.jobs_of(hold))
+        self._rows.note(held.jobs, edges=len(held.edges))
+        return held
+
+    def _put(self, hold: move.Hold, held: move.HeldBatch) -> None:
+        jobs = held.jobs
+        put = self._target.run(move.put(hold.batch, held, self._logs_of(jobs), source=self._name))
         if put.is_refused:
             # Another process has given it back. It waits in the source again, for the next batch.
             self._source.run(move.give_back(hold))
@@ -250,6 +267,17 @@ class Mover:
                     self._revoke(rows)
                 if table == "job_limit":
                     self._adopt_limits(rows)
+        self._copy_workflows()
+
+    def _copy_workflows(self) -> None:
+        for rows in self._pages(self._source, "workflow"):
+            stacks = self._source.run(move.stacks_of(list(rows)))
+            cancelled = self._target.run(move.add_workflows(list(rows.values()), stacks))
+            for id in cancelled:
+                # Once: it may be retried in the target.
+                if id not in self._cancelled:
+                    self._target.run(cancel_workflow(id))
+                    self._cancelled.add(id)
 
     def _revoke(self, tokens: Mapping[str, move.Record]) -> None:
         """Revoke the tokens that were revoked in the source after they were copied."""
@@ -285,10 +313,14 @@ class Mover:
         while rows := self._page("finished", limit=self._ended_rows.limit):
             jobs = list(rows.values())
             self._ended_rows.note(jobs)
-            self._target.run(move.add_ended(jobs, self._logs_of(jobs)))
+            self._target.run(move.add_ended(jobs, self._logs_of(jobs), self._edges_of(jobs)))
             self._source.run(move.drop_ended(jobs))
             self.moved.finished += len(rows)
             self._on_progress(self.moved)
+
+    def _edges_of(self, jobs: list[move.Record]) -> list[move.Record]:
+        nodes = [job["id"] for job in jobs if job["workflow"] is not None]
+        return self._source.run(move.edges_of_ended(nodes)) if nodes else []
 
     def _page(self, table: str, *, limit: int = config.MOVE_BATCH_ROWS) -> dict[str, move.Record]:
         return self._source.run(move.page(table, after=None, limit=limit))

@@ -199,7 +199,7 @@ def test_what_is_under_way_can_be_given_back(
     returned = Mover(old.store, new.store).give_back()
     late = new.store.run(move.put(hold.batch, held, [], source="old"))
 
-    assert len(held) == returned
+    assert len(held.jobs) == returned
     assert late.moved == 0
     assert {id for id, job in before.items() if job["state"] not in TERMINAL} == {
         job.id for job in old.list() if job.state not in TERMINAL

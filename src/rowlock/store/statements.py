@@ -276,6 +276,19 @@ TABLES: Final[Mapping[str, MovedTable]] = {
         "length(moved.limit_name) || '/' || moved.limit_name || '/' || moved.key",
         "text",
     ),
+    "workflow": MovedTable(
+        _names("id created_at ended_at deadline cancelled_at parent name key tenant meta"),
+        "moved.id",
+    ),
+    # Read with the jobs, or the workflows, that they belong to.
+    "edge": MovedTable(
+        _names("parent child wants is_met"), "moved.parent || '/' || moved.child", "text"
+    ),
+    "stack": MovedTable(
+        _names("workflow stack parent wants kind"),
+        "moved.workflow || '/' || moved.stack || '/' || moved.parent",
+        "text",
+    ),
     "token": MovedTable(
         _names("id created_at expires_at revoked_at last_used_at digest name scopes tenant"),
         "moved.id",

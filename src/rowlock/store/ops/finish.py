@@ -41,6 +41,8 @@ FINISH_COLUMNS: Final = (
 )
 REMEMBER_US: Final = int(config.ID_REMEMBERED_SECONDS) * config.SECOND_US
 FOR_EVER: Final = -1
+# A job that moves between the tables while we look is found on the next look.
+_LOOKS: Final = 3
 
 # The error type of a job that was cancelled because of another, or was not needed.
 PARENT_ENDED: Final = "ParentEnded"
@@ -205,6 +207,36 @@ def already_ended(states: Mapping[str, JobState], edges: Sequence[Row]) -> Steps
     """Jobs have begun to wait for jobs that had ended. `edges`: (parent, child, wants)."""
     ended = [_End(id, state) for id, state in states.items()]
     yield from _consequences(ended, [edge for edge in edges if edge[0] in states])
+
+
+def arrived(ends: Sequence[tuple[str, str, int | None]]) -> Steps[None]:
+    """Ended jobs have come from another database: (id, state, cause)."""
+    ended = [
+        _End(id, JobState(state), None if cause is None else CancelCause(cause))
+        for id, state, cause in ends
+    ]
+    yield from _consequences(ended)
+
+
+def lock_jobs(ids: Sequence[str]) -> Steps[tuple[dict[str, JobRow], dict[str, JobRow]]]:
+    """Lock jobs, live or ended: they end before, and are seen, or afterwards, and see what is new.
+
+    One that is retried between two looks is found by the next. Returns the live and the ended.
+    """
+    live: dict[str, JobRow] = {}
+    ended: dict[str, JobRow] = {}
+    left = sorted(ids)
+    for _ in range(_LOOKS):
+        if not left:
+            break
+        rows = yield Statement("lock_leases", {"ids": left})
+        live |= {row[0]: JobRow._make(row[:-2]) for row in rows}
+        left = [id for id in left if id not in live]
+        if left:
+            rows = yield Statement("lock_finished", {"ids": left})
+            ended |= {row[0]: JobRow._make(row[:-1]) for row in rows}
+            left = [id for id in left if id not in ended]
+    return live, ended
 
 
 def _consequences(ended: Sequence[_End], edges: Sequence[Row] | None = None) -> Steps[None]:

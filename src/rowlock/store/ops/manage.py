@@ -400,8 +400,8 @@ def _drop(rows: Rows) -> Steps[None]:
     if logged:
         yield Statement("unlog", {"ids": logged})
     yield Statement("drop_finished", {"ids": sorted(row[0] for row in rows)})
-    # What still waits for a dead job waits in vain.
-    yield from removed(sorted(id for id, _, is_node, is_dead in rows if is_node and is_dead))
+    # What still waits for a job that is dead, or for the retry of a cancelled one, waits in vain.
+    yield from removed(sorted(id for id, _, is_node, is_lost in rows if is_node and is_lost))
     nodes = sorted(id for id, _, is_node, _ in rows if is_node)
     if nodes:
         yield Statement("drop_edges", {"ids": nodes})

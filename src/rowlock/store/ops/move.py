@@ -11,14 +11,18 @@
    was run and removed in the target meanwhile.
 4. Jobs that run in order are held in that order, and none behind a job that still runs in the
    source or waits there: so none arrives before another that comes first.
-5. Finished jobs, logs and the rest are inserted where they are missing, and removed afterwards:
+5. Edges move with the jobs at both of their ends. A job of a workflow waits in the target for each
+   parent of which the target does not know that it has ended; what it has counted in the source
+   does not matter. A parent that arrives as ended counts there as if it had ended there.
+6. Finished jobs, logs and the rest are inserted where they are missing, and removed afterwards:
    doing this twice does no harm. A job that is retried in between stays live: its end is fenced by
    its token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -26,20 +30,24 @@ import msgspec
 from rowlock import config
 from rowlock.columns import JobRow
 from rowlock.job import JobError, JobState, encode_errors
+from rowlock.store.ops.finish import already_ended, arrived, lock_jobs, removed
 from rowlock.store.ops.limits import adopt_chosen
 from rowlock.store.ops.manage import cancel_live
 from rowlock.store.statements import TABLES
 from rowlock.store.steps import (
     Batch,
     Begin,
+    Commit,
     Op,
     Ring,
+    Row,
     Rows,
     Statement,
     Steps,
     reading,
     writing,
 )
+from rowlock.workflow_rules import Effect, Wants, effect_of
 
 # In the year 9999: no sweep considers it expired, and it can still be displayed.
 FOR_EVER: Final = 253_000_000_000_000_000
@@ -108,9 +116,23 @@ def take(hold: Hold, *, after: str, limit: int) -> Op[list[Record]]:
     values = {**hold.values, "after": after, "limit": limit}
 
     def steps() -> Steps[list[Record]]:
-        return _records((yield Statement("move_take/job", values)))
+        yield Begin()
+        jobs = _records((yield Statement("move_take/job", values)))
+        yield from _leave(jobs)
+        return jobs
 
     return writing("take", steps)
+
+
+def _leave(jobs: Sequence[Record]) -> Steps[None]:
+    """Keep the workflows of jobs that are about to move from ending here."""
+    workflows = _workflows_of(jobs)
+    if workflows:
+        yield Statement("move_leave", {"ids": workflows, "for_ever": FOR_EVER})
+
+
+def _workflows_of(jobs: Iterable[Record]) -> list[str]:
+    return sorted({job["workflow"] for job in jobs if job["workflow"] is not None})
 
 
 class OrderPlace(msgspec.Struct, frozen=True):
@@ -138,7 +160,9 @@ def take_ordered(
         ids = [row[0] for row in rows]
         taken = yield Statement("move_take_order/job", {**hold.values, "ids": ids})
         last = OrderPlace(*rows[-1]) if len(rows) == limit else None
-        return _records(taken), last
+        jobs = _records(taken)
+        yield from _leave(jobs)
+        return jobs, last
 
     return writing("take_ordered", steps)
 
@@ -153,13 +177,40 @@ def open_batches() -> Op[list[Hold]]:
     return reading("open_batches", steps)
 
 
-def jobs_of(hold: Hold) -> Op[list[Record]]:
+class HeldBatch(msgspec.Struct, frozen=True):
+    """The jobs of a batch, and who waits for whom, as far as they are concerned."""
+
+    jobs: list[Record]
+    edges: list[Record]
+
+
+def jobs_of(hold: Hold) -> Op[HeldBatch]:
     """The jobs of a batch that the source holds."""
 
-    def steps() -> Steps[list[Record]]:
-        return _records((yield Statement("move_batch/job", hold.values)))
+    def steps() -> Steps[HeldBatch]:
+        # The edges first: what is counted in between shows in the job, and counts in the target.
+        edges = _records((yield Statement("move_edges/edge", hold.values)))
+        return HeldBatch(_records((yield Statement("move_batch/job", hold.values))), edges)
 
     return reading("jobs_of", steps)
+
+
+def edges_of_ended(ids: Sequence[str]) -> Op[list[Record]]:
+    """Who waits for ended jobs, and for whom else, if it has moved."""
+
+    def steps() -> Steps[list[Record]]:
+        return _records((yield Statement("move_ended_edges/edge", {"ids": list(ids)})))
+
+    return reading("edges_of_ended", steps)
+
+
+def stacks_of(workflows: Sequence[str]) -> Op[list[Record]]:
+    """The shapes of workflows."""
+
+    def steps() -> Steps[list[Record]]:
+        return _records((yield Statement("move_stacks/stack", {"ids": list(workflows)})))
+
+    return reading("stacks_of", steps)
 
 
 def logs_of(ids: Sequence[str]) -> Op[list[Record]]:
@@ -171,33 +222,130 @@ def logs_of(ids: Sequence[str]) -> Op[list[Record]]:
     return reading("logs_of", steps)
 
 
-def put(batch: str, jobs: Sequence[Record], logs: Sequence[Record], *, source: str) -> Op[Put]:
+def put(batch: str, held: HeldBatch, logs: Sequence[Record], *, source: str) -> Op[Put]:
     """Insert the jobs of a batch into the target, or none if the batch is there already."""
-    waiting = {job["id"]: {**job, **_UNLEASED} for job in jobs}
+    jobs = held.jobs
+    unleased = {job["id"]: {**job, **_UNLEASED} for job in jobs}
 
     def steps() -> Steps[Put]:
         yield Begin()
-        detail = {"from": source, "jobs": len(waiting)}
+        detail = {"from": source, "jobs": len(unleased)}
         if not (yield _mark(batch, _HERE, detail)):
             return Put(is_refused=(yield from _is_refused(batch)))
+        waiting, known_ends = yield from _with_parents(unleased, held.edges)
         yield from _continue_places(jobs)
         # As in an enqueue, the insert comes first: it may wait for the end of a conflicting job.
         inserted = {row[0] for row in (yield from _put("job", list(waiting.values())))}
-        known, held = yield from _yield_to_others(waiting, inserted)
-        moved = inserted - known - held
+        known, stopped = yield from _yield_to_others(waiting, inserted)
+        moved = inserted - known - stopped
         yield Statement("withdraw", {"ids": sorted(inserted - moved)})
         # What is left in the target of jobs that were retried in the source.
         yield Statement("forget", {"ids": sorted(moved)})
-        yield from _cancel(id for id in moved if waiting[id]["cancel_requested"])
-        if held:
+        if stopped:
             now = (yield Statement("clock"))[0][0]
-            yield from _put("finished", [_stopped(waiting[id], now) for id in sorted(held)])
+            yield from _put("finished", [_stopped(waiting[id], now) for id in sorted(stopped)])
+        yield from _go_on(waiting, moved, stopped, known_ends)
+        yield from _cancel(id for id in moved if waiting[id]["cancel_requested"])
         yield from _put("log", logs)
         if moved:
             yield Ring(frozenset(waiting[id]["queue"] for id in moved))
-        return Put(len(moved), len(known), len(held))
+        return Put(len(moved), len(known), len(stopped))
 
     return writing("put", steps, repeat=steps)
+
+
+# Held because it waits for other jobs.
+_WAITING: Final = 3
+_Ends = tuple[Mapping[str, JobState], Sequence[Row]]
+
+
+def _with_parents(
+    jobs: Mapping[str, Record], edges: Sequence[Record]
+) -> Steps[tuple[dict[str, Record], _Ends]]:
+    """The jobs as they wait in the target, and the parents that have ended there, with the edges.
+
+    One that may run in the source waits too, for the results of parents that are still there.
+    """
+    nodes = {id for id, job in jobs.items() if job["workflow"] is not None}
+    if not nodes:
+        return dict(jobs), ({}, [])
+    yield Statement("move_lock")
+    states = yield from _put_edges(edges, apart_from=nodes)
+    found = yield Statement("edges_to", {"ids": sorted(nodes)})
+    open_edges = [(parent, child, wants) for parent, child, wants, is_met in found if not is_met]
+    parents = sorted({edge[0] for edge in open_edges} - states.keys())
+    live, ended = yield from lock_jobs(parents)
+    if live:
+        yield Statement("watch_again", {"ids": sorted(live)})
+    states |= {id: JobState(job.state or "") for id, job in ended.items()}
+    placed = dict(jobs)
+    of_child: dict[str, list[Row]] = {id: [] for id in nodes}
+    for edge in open_edges:
+        of_child[edge[1]].append(edge)
+    here = live.keys() | states.keys() | nodes
+    over: list[Row] = []
+    for id, mine in of_child.items():
+        if jobs[id]["held_by"] == _WAITING:
+            placed[id] = {**jobs[id], "pending": len(mine)}
+            over += [edge for edge in mine if edge[0] in states]
+            continue
+        absent = [edge for edge in mine if edge[0] not in here and edge[2] != Wants.DEATH]
+        if absent:
+            waits = {"held_by": _WAITING, "pending": len(absent), "place": None}
+            placed[id] = {**jobs[id], **waits}
+    return placed, (states, over)
+
+
+def _put_edges(
+    edges: Sequence[Record], *, apart_from: Container[str]
+) -> Steps[dict[str, JobState]]:
+    """Insert edges. Jobs that are here already have more to wait for. Return known ends.
+
+    Args:
+        apart_from: Jobs that are about to arrive with them, and count for themselves.
+    """
+    rows = yield from _put("edge", edges)
+    new = {row[0] for row in rows}
+    late: list[Row] = [
+        (edge["parent"], edge["child"], edge["wants"])
+        for edge in edges
+        if f"{edge['parent']}/{edge['child']}" in new
+        and edge["child"] not in apart_from
+        and not edge["is_met"]
+    ]
+    if not late:
+        return {}
+    numbers = Counter(edge[1] for edge in late)
+    more: list[Row] = [(child, -number) for child, number in sorted(numbers.items())]
+    yield Batch("count_down", ("id", "number"), more, {"releases": True})
+    live, ended = yield from lock_jobs(sorted({edge[0] for edge in late}))
+    if live:
+        yield Statement("watch_again", {"ids": sorted(live)})
+    states = {id: JobState(job.state or "") for id, job in ended.items()}
+    if states:
+        yield from already_ended(states, late)
+    return states
+
+
+def _go_on(
+    jobs: Mapping[str, Record], moved: set[str], stopped: set[str], known_ends: _Ends
+) -> Steps[None]:
+    """Let jobs of workflows that have arrived count what has ended here."""
+    nodes = {id for id in moved | stopped if jobs[id]["workflow"] is not None}
+    if not nodes:
+        return
+    yield Statement("move_stay", {"ids": _workflows_of(jobs[id] for id in nodes)})
+    states, edges = known_ends
+    mine = [edge for edge in edges if edge[1] in moved]
+    idle = [
+        id for id in nodes & moved if jobs[id]["held_by"] == _WAITING and not jobs[id]["pending"]
+    ]
+    if idle:
+        yield Statement("release_waiting", {"ids": sorted(idle)})
+    if mine:
+        yield from already_ended({edge[0]: states[edge[0]] for edge in mine}, mine)
+    if nodes & stopped:
+        yield from removed(sorted(nodes & stopped))
 
 
 def _continue_places(jobs: Sequence[Record]) -> Steps[None]:
@@ -320,12 +468,32 @@ def give_back(hold: Hold) -> Op[int]:
     def steps() -> Steps[int]:
         yield Begin()
         rows = yield Statement("move_release", hold.values)
-        yield from _cancel(id for id, _, is_asked in rows if is_asked)
+        yield from _cancel(id for id, _, is_asked, _ in rows if is_asked)
+        yield from _stay(rows)
         if rows:
-            yield Ring(frozenset(queue for _, queue, _ in rows))
+            yield Ring(frozenset(row[1] for row in rows))
         return len(rows)
 
     return writing("give_back", steps, repeat=steps)
+
+
+def _stay(rows: Rows) -> Steps[None]:
+    """Let jobs of workflows go on in the source, also by cancels that they have missed."""
+    nodes = sorted(id for id, _, _, workflow in rows if workflow is not None)
+    if not nodes:
+        return
+    yield Statement("move_stay", {"ids": sorted({row[3] for row in rows if row[3] is not None})})
+    found = yield Statement("edges_to", {"ids": nodes})
+    edges = [(parent, child, wants) for parent, child, wants, is_met in found if not is_met]
+    _, ended = yield from lock_jobs(sorted({edge[0] for edge in edges}))
+    states = {id: JobState(job.state or "") for id, job in ended.items()}
+    missed = [
+        edge
+        for edge in edges
+        if edge[0] in states and effect_of(states[edge[0]], Wants(edge[2])) is Effect.CANCELS
+    ]
+    if missed:
+        yield from already_ended({edge[0]: states[edge[0]] for edge in missed}, missed)
 
 
 def _cancel(asked: Iterable[str]) -> Steps[None]:
@@ -386,6 +554,80 @@ def add(table: str, rows: Sequence[Record]) -> Op[int]:
     return writing("add", steps, repeat=steps)
 
 
+_CANCELLED_AT: Final = 4
+
+
+def add_workflows(workflows: Sequence[Record], stacks: Sequence[Record]) -> Op[list[str]]:
+    """Insert the workflows that are missing. Return those that were cancelled in the source only.
+
+    One whose key another holds in the target arrives without it.
+    """
+    rows = [
+        {**each, "ended_at": None} if each["ended_at"] == FOR_EVER else each for each in workflows
+    ]
+
+    def steps() -> Steps[list[str]]:
+        yield Begin()
+        inserted = {row[0] for row in (yield from _put("workflow", rows))}
+        left = [each for each in rows if each["id"] not in inserted]
+        ids = sorted(each["id"] for each in left)
+        there = {row[0]: row for row in (yield Statement("workflows", {"ids": ids}))}
+        keyless = [{**each, "key": None} for each in left if each["id"] not in there]
+        yield from _put("workflow", keyless)
+        yield from _put("stack", stacks)
+        return [
+            each["id"]
+            for each in left
+            if each["id"] in there
+            and each["cancelled_at"] is not None
+            and there[each["id"]][_CANCELLED_AT] is None
+        ]
+
+    return writing("add_workflows", steps, repeat=steps)
+
+
+def end_lost() -> Op[int]:
+    """Cancel what waits for jobs that were removed in the source. Return their number.
+
+    Everything else must have moved.
+    """
+    values = {"limit": config.MAINTENANCE_BATCH_ROWS}
+
+    def steps() -> Steps[int]:
+        total = 0
+        while True:
+            yield Begin()
+            ids = sorted(row[0] for row in (yield Statement("move_lost", values)))
+            yield from removed(ids)
+            if ids:
+                yield Statement("drop_edges", {"ids": ids})
+            yield Commit()
+            total += len(ids)
+            if len(ids) < config.MAINTENANCE_BATCH_ROWS:
+                return total
+
+    return writing("end_lost", steps, repeat=steps)
+
+
+def drop_workflows() -> Op[None]:
+    """Remove workflows that have moved as a whole, and who waited for whom in them."""
+    values = {"limit": config.MAINTENANCE_BATCH_ROWS, "for_ever": FOR_EVER}
+
+    def steps() -> Steps[None]:
+        while True:
+            yield Begin()
+            ids = sorted(row[0] for row in (yield Statement("move_left", values)))
+            if ids:
+                yield Statement("drop_stacks", {"ids": ids})
+                yield Statement("move_drop/workflow", {"keys": ids})
+            yield Commit()
+            if len(ids) < config.MAINTENANCE_BATCH_ROWS:
+                break
+        yield Statement("move_drop_edges")
+
+    return writing("drop_workflows", steps, repeat=steps)
+
+
 def adopt_limits(limits: Sequence[Record]) -> Op[None]:
     """Keep what was set and paused in the source, for limits that the target had declared itself.
 
@@ -413,15 +655,23 @@ def drop(table: str, keys: Sequence[str]) -> Op[None]:
     return writing("drop", steps, repeat=steps)
 
 
-def add_ended(jobs: Sequence[Record], logs: Sequence[Record]) -> Op[None]:
+def add_ended(
+    jobs: Sequence[Record], logs: Sequence[Record], edges: Sequence[Record] = ()
+) -> Op[None]:
     """Insert ended jobs, unless the target knows more about them.
 
     Of two ends the later counts, and a job that was retried there stays live.
+
+    Args:
+        edges: Who waits for them, and for whom else.
     """
     by_id = {job["id"]: job for job in jobs}
 
     def steps() -> Steps[None]:
         yield Begin()
+        if any(job["workflow"] is not None for job in jobs):
+            yield Statement("move_lock")
+            yield from _put_edges(edges, apart_from=by_id)
         yield from _continue_places(jobs)
         inserted = {row[0] for row in (yield from _put("finished", jobs))}
         rows = yield Statement("get", {"ids": sorted(by_id.keys() - inserted)})
@@ -434,6 +684,8 @@ def add_ended(jobs: Sequence[Record], logs: Sequence[Record]) -> Op[None]:
         # Last: the insert may have waited for a retry of the same job.
         stale = yield from _gone_on(inserted, by_id)
         yield Statement("move_drop/finished", {"keys": sorted(stale)})
+        nodes = [by_id[id] for id in sorted(inserted - stale) if by_id[id]["workflow"] is not None]
+        yield from arrived([(job["id"], job["state"], job["cause"]) for job in nodes])
         yield from _put("log", logs)
 
     return writing("add_ended", steps, repeat=steps)

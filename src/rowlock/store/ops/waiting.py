@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rowlock.columns import JobRow
 from rowlock.errors import InvalidTransition
 from rowlock.job import JobState
-from rowlock.store.ops.finish import removed
+from rowlock.store.ops.finish import lock_jobs, removed
 from rowlock.store.steps import Batch, Ring, Row, Rows, Statement, Steps
 from rowlock.workflow_rules import Effect, Wants, effect_of
 
@@ -65,20 +65,27 @@ def _reopen(workflows: Sequence[str]) -> Steps[None]:
 def _wait_again(ids: Sequence[str]) -> Steps[None]:
     """Have jobs that were taken back wait for those that have not ended as they want.
 
-    These are locked first: they end before, and are seen, or afterwards, and see who waits.
+    These are locked first: they end before, and are seen, or afterwards, and see who waits. One
+    that has added jobs before has added edges, too.
     """
-    edges = yield Statement("edges_to", {"ids": list(ids)})
-    parents = sorted({edge[0] for edge in edges})
-    if not parents:
-        return
-    live = {row[0] for row in (yield Statement("lock_leases", {"ids": parents}))}
-    ended = yield Statement("lock_finished", {"ids": parents})
-    states = {row[0]: JobState(JobRow._make(row[:-1]).state or "") for row in ended}
-    pending = _pending(edges, live, states)
+    live: dict[str, JobRow] = {}
+    ended: dict[str, JobRow] = {}
+    looked: set[str] = set()
+    while True:
+        edges = yield Statement("edges_to", {"ids": list(ids)})
+        parents = sorted({edge[0] for edge in edges} - looked)
+        if not parents:
+            break
+        more_live, more_ended = yield from lock_jobs(parents)
+        live |= more_live
+        ended |= more_ended
+        looked.update(parents)
+    states = {id: JobState(job.state or "") for id, job in ended.items()}
+    pending = _pending(edges, set(live), states)
     rows: list[Row] = [(id, number) for id, number in sorted(pending.items()) if number]
     if rows:
         yield Batch("wait_again", ("id", "pending"), rows)
-        watched = sorted(live & {edge[0] for edge in edges if edge[1] in dict(rows)})
+        watched = sorted(live.keys() & {edge[0] for edge in edges if edge[1] in dict(rows)})
         if watched:
             yield Statement("watch_again", {"ids": watched})
 

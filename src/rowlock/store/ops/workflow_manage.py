@@ -48,13 +48,15 @@ def cancel_workflow(id: str | UUID, *, tenant: str | None = None) -> Op[int]:
         yield Begin()
         yield from _check_known(workflow, tenant)
         yield Statement("note_cancelled", {"workflow": workflow})
+        number = 0
         while True:
-            number = yield from _cancel_some(workflow)
-            if number == 0:
-                return total
+            # Without the lock of the workflow, which a job that adds others takes after its own.
             yield Commit()
             total += number
             yield Begin()
+            number = yield from _cancel_some(workflow)
+            if number == 0:
+                return total
 
     return writing("cancel_workflow", steps, repeat=steps)
 

@@ -12,6 +12,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -21,12 +22,12 @@ from rowlock import config
 from rowlock.columns import JobRow
 from rowlock.errors import NotFound
 from rowlock.inputs import renamed_inputs
-from rowlock.job import Job, JobState
+from rowlock.job import JobState
 from rowlock.store.ops.enqueue import Answers, Copied, enqueue_within, insert_nodes
-from rowlock.store.ops.finish import already_ended, drop_unneeded
+from rowlock.store.ops.finish import already_ended, drop_unneeded, lock_jobs
 from rowlock.store.options import NewJob
-from rowlock.store.steps import Batch, Begin, Copy, Op, Ring, Row, Rows, Statement, Steps, writing
-from rowlock.workflow_rules import root_of
+from rowlock.store.steps import Batch, Begin, Copy, Op, Ring, Row, Statement, Steps, writing
+from rowlock.workflow_rules import Wants, root_of
 
 _EDGE_COLUMNS: Final = ("parent", "child", "wants")
 _STACK_COLUMNS: Final = ("workflow", "stack", "parent", "wants", "kind")
@@ -98,13 +99,12 @@ def enqueue_workflow(draft: Draft) -> Op[Written]:
 def _enqueue(draft: Draft, *, is_repeat: bool) -> Steps[Written]:
     yield Begin()
     values = _values_of(draft)
-    if not (yield Statement("add_workflow", values)):
+    # Another one may take over the key of a workflow that has ended before this one does.
+    while not (yield Statement("add_workflow", values)):
         known = yield from _known(draft)
         if known is not None:
             # A repeat finds what its first try has written.
             return Written(known, created=is_repeat and known == draft.id)
-        if not (yield Statement("add_workflow", values)):
-            return Written(draft.id, created=False)
     yield from put_nodes(draft, draft.id)
     return Written(draft.id, created=True)
 
@@ -133,12 +133,23 @@ def _known(draft: Draft) -> Steps[str | None]:
             found: str = holder
             return found
         # It has ended, and nobody has noted that yet.
-        yield Statement("note_ended", {"workflow": holder})
+        yield from note_end(holder)
     return None
 
 
-def put_nodes(draft: Draft, workflow: str) -> Steps[None]:
-    """Write the jobs of a draft and their edges, in a transaction. They belong to `workflow`."""
+def note_end(workflow: str) -> Steps[None]:
+    """Note that a workflow has ended, in a transaction that has locked it."""
+    values = {"workflow": workflow, "limit": config.MAINTENANCE_BATCH_ROWS}
+    while len((yield Statement("keep_nodes", values))) == config.MAINTENANCE_BATCH_ROWS:
+        pass
+    yield Statement("note_ended", values)
+
+
+def put_nodes(draft: Draft, workflow: str, waiting: Sequence[Row] = ()) -> Steps[None]:
+    """Write the jobs of a draft and their edges, in a transaction. They belong to `workflow`.
+
+    `waiting`: the edges from a job that adds these. What waits for it waits for the sinks, too.
+    """
     known = yield from _look_outside(draft, workflow)
     nodes = draft.nodes
     if any(job.node is None or job.node.workflow != workflow for job in nodes):
@@ -149,17 +160,18 @@ def put_nodes(draft: Draft, workflow: str) -> Steps[None]:
     yield from insert_nodes(others, is_given=draft.is_resend)
     edges = draft.edges
     if instead:
-        found = yield from _look_at(
-            sorted({job.id for job in instead.values()}), workflow, draft.tenant
-        )
+        found = yield from _look_at(sorted(set(instead.values())), workflow, draft.tenant)
         known.update(found)
-        ids = {node: job.id for node, job in instead.items()}
-        edges = _rerouted(edges, ids)
-        yield from _rename_inputs(nodes, ids)
+        edges = _rerouted(edges, instead)
+        yield from _count_once(draft.edges, edges, instead)
+        yield from _rename_inputs(nodes, instead)
     yield from _put_edges(edges)
+    if waiting and draft.sinks:
+        edges = [*edges, *(yield from _wait_for_sinks(draft, workflow, waiting, instead))]
     if draft.stacks:
         rows: list[Row] = [(workflow, *stack) for stack in draft.stacks]
         yield Batch("add_stacks", _STACK_COLUMNS, rows)
+    # Last: what is cancelled by this has consequences for all that waits.
     if known:
         yield from already_ended(known, edges)
     if draft.unneeded:
@@ -194,20 +206,37 @@ def grow(job: JobRow, draft: Draft) -> Steps[JobRow]:
             # It was cancelled: nothing is added to it any more.
             return job
     assert job.workflow is not None
-    yield from put_nodes(draft, job.workflow)
-    edges = yield Statement("open_edges", {"ids": [job.id]})
-    if edges and draft.sinks:
-        yield from _wait_for_sinks(draft, job.workflow, edges)
+    waiting = yield Statement("open_edges", {"ids": [job.id]})
+    yield from put_nodes(draft, job.workflow, waiting)
     return job
 
 
-def _wait_for_sinks(draft: Draft, workflow: str, edges: Rows) -> Steps[None]:
-    added = [Edge(sink, child, wants) for _, child, wants in edges for sink, _ in draft.sinks]
+def _wait_for_sinks(
+    draft: Draft, workflow: str, waiting: Sequence[Row], instead: Mapping[str, str]
+) -> Steps[list[Edge]]:
+    """Have what waits for a job wait for the sinks that it adds. Return the new edges."""
+    sinks = sorted({instead.get(sink, sink) for sink, _ in draft.sinks})
+    wants = {child: Wants(each) for _, child, each in waiting}
+    known: set[tuple[str, str]] = set()
+    if instead:
+        # One of the sinks may be a job for which they wait already: even the one that adds it.
+        rows = yield Statement("edges_to", {"ids": sorted(wants)})
+        known = {(parent, child) for parent, child, _, _ in rows}
+    added = [
+        Edge(sink, child, each)
+        for child, each in sorted(wants.items())
+        for sink in sinks
+        if (sink, child) not in known
+    ]
     yield from _put_edges(added)
+    numbers = Counter(edge.child for edge in added)
     # They have as many more to wait for.
-    rows: list[Row] = [(child, -len(draft.sinks)) for child in sorted({edge[1] for edge in edges})]
-    yield Batch("count_down", ("id", "number"), rows, {"releases": True})
-    wants = {child: each for _, child, each in edges}
+    more: list[Row] = [(child, -number) for child, number in sorted(numbers.items())]
+    if more:
+        yield Batch("count_down", ("id", "number"), more, {"releases": True})
+    if Wants.DEATH in wants.values():
+        # A success is not what these wait for.
+        yield Statement("watch_again", {"ids": sinks})
     children = yield Statement("stacks_of", {"ids": sorted(wants)})
     stacks: list[Row] = [
         (workflow, stack, parent, wants[child], kind)
@@ -217,6 +246,7 @@ def _wait_for_sinks(draft: Draft, workflow: str, edges: Rows) -> Steps[None]:
     ]
     if stacks:
         yield Batch("add_stacks", _STACK_COLUMNS, list(dict.fromkeys(stacks)))
+    return added
 
 
 def _within(job: NewJob, workflow: str) -> NewJob:
@@ -232,14 +262,7 @@ def _look_outside(draft: Draft, workflow: str) -> Steps[dict[str, JobState]]:
 
 
 def _look_at(ids: list[str], workflow: str, tenant: str | None) -> Steps[dict[str, JobState]]:
-    live = {
-        row[0]: JobRow._make(row[:-2]) for row in (yield Statement("lock_leases", {"ids": ids}))
-    }
-    left = [id for id in ids if id not in live]
-    ended: dict[str, JobRow] = {}
-    if left:
-        rows = yield Statement("lock_finished", {"ids": left})
-        ended = {row[0]: JobRow._make(row[:-1]) for row in rows}
+    live, ended = yield from lock_jobs(ids)
     for id in ids:
         job = live.get(id) or ended.get(id)
         if job is None or job.tenant != tenant:
@@ -263,13 +286,24 @@ def _watch(statement: str, jobs: Sequence[JobRow], workflow: str) -> Steps[None]
         yield Batch("add_stacks", _STACK_COLUMNS, stacks)
 
 
-def _put_held(held: Sequence[NewJob]) -> Steps[dict[str, Job]]:
-    """Write jobs that have keys. Return the jobs that hold their keys instead."""
+def _put_held(held: Sequence[NewJob]) -> Steps[dict[str, str]]:
+    """Write jobs that have keys. Return the ids of the jobs that hold their keys instead."""
     if not held:
         return {}
     answers = yield from enqueue_within(held, is_resend=False, answers=Answers(is_lean=True))
     pairs = zip(held, answers, strict=True)
-    return {job.id: answer for job, answer in pairs if answer.id != job.id}
+    return {job.id: answer.id for job, answer in pairs if answer.id != job.id}
+
+
+def _count_once(
+    drawn: Sequence[Edge], edges: Sequence[Edge], instead: Mapping[str, str]
+) -> Steps[None]:
+    """Have jobs count a job once that holds the keys of several of their parents."""
+    fewer = Counter(edge.child for edge in drawn if edge.child not in instead)
+    fewer.subtract(edge.child for edge in edges)
+    rows: list[Row] = [(child, number) for child, number in sorted(fewer.items()) if number]
+    if rows:
+        yield Batch("count_down", ("id", "number"), rows, {"releases": True})
 
 
 def _put_edges(edges: Sequence[Edge]) -> Steps[None]:

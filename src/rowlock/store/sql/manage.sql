@@ -154,10 +154,10 @@ DELETE FROM rowlock.log
 WHERE job_id = ANY (:ids::uuid[])
 
 -- name: expired
--- Finished jobs whose retention is over, oldest first. Uses finished_expiry. Of an open workflow,
--- only the dead: others may need the results.
+-- Finished jobs whose retention is over, oldest first. Uses finished_expiry. Of a workflow that is
+-- open, or that moves to another database (year 9987), only the dead: others may need the results.
 SELECT finished.id::text, finished.log_lines, finished.workflow IS NOT NULL,
-    finished.state = 'dead'
+    finished.state <> 'succeeded'
 FROM rowlock.finished AS finished
 WHERE finished.expires_at <= (SELECT {now})
     AND (
@@ -166,7 +166,8 @@ WHERE finished.expires_at <= (SELECT {now})
         OR NOT EXISTS (
             SELECT 1
             FROM rowlock.workflow AS workflow
-            WHERE workflow.id = finished.workflow AND workflow.ended_at IS NULL
+            WHERE workflow.id = finished.workflow
+                AND coalesce(workflow.ended_at, 253000000000000000) = 253000000000000000
         )
     )
 ORDER BY finished.expires_at

@@ -199,14 +199,14 @@ RETURNING id
 UPDATE rowlock.job AS job
 SET worker = NULL, lease_expires_at = NULL, indexed_lease = NULL, beat_at = NULL
 WHERE job.indexed_lease = :for_ever::bigint AND job.worker = :worker
-RETURNING job.id::text, job.queue, job.cancel_requested
+RETURNING job.id::text, job.queue, job.cancel_requested, job.workflow::text
 
 -- name: move_release (sqlite)
 -- Let the jobs of a batch wait here again: it will never be in the other database. Uses job_lease.
 UPDATE rowlock_job
 SET worker = NULL, lease_expires_at = NULL, beat_at = NULL
 WHERE lease_expires_at = :for_ever AND worker = :worker
-RETURNING id, queue, cancel_requested
+RETURNING id, queue, cancel_requested, workflow
 
 -- name: move_freeze
 -- Postpone all schedules beyond any time, so that none fires while it is in two places.
@@ -323,3 +323,140 @@ WHERE false
 UPDATE rowlock.job_limit
 SET closed_until = :closed_until::bigint, closed_by = :closed_by::text
 WHERE name = :name AND closed_until IS NULL
+
+-- name: move_lock
+-- Have moves into this database arrive one after the other: a job and one that waits for it must
+-- not miss each other. A table of one row.
+SELECT instance.id::text
+FROM rowlock.instance AS instance
+FOR UPDATE OF instance
+
+-- name: move_leave
+-- Jobs of these workflows are about to move: the workflows don't end here, and their results stay
+-- until they have moved, too. Uses workflow_pkey.
+UPDATE rowlock.workflow
+SET ended_at = :for_ever::bigint
+WHERE id = ANY (:ids::uuid[]) AND ended_at IS NULL
+
+-- name: move_stay
+-- Workflows go on here, unless another one holds their key. Uses workflow_pkey and workflow_key.
+UPDATE rowlock.workflow AS mine
+SET ended_at = NULL
+WHERE id = ANY (:ids::uuid[]) AND ended_at IS NOT NULL
+    AND NOT EXISTS (
+        SELECT 1
+        FROM rowlock.workflow AS other
+        WHERE coalesce(other.tenant, '') = coalesce(mine.tenant, '')
+            AND other.name = mine.name AND other.key = mine.key
+            AND other.key IS NOT NULL AND other.ended_at IS NULL
+    )
+
+-- name: move_edges (postgres)
+-- Who waits for whom, of the jobs of one batch, as JSON. Uses job_lease, edge_pkey and edge_child.
+WITH held AS MATERIALIZED (
+    SELECT job.id
+    FROM rowlock.job AS job
+    WHERE job.indexed_lease = :for_ever::bigint AND job.worker = :worker
+        AND job.workflow IS NOT NULL
+)
+SELECT to_json(moved)::text
+FROM rowlock.{table} AS moved
+WHERE moved.child = ANY (ARRAY(SELECT held.id FROM held))
+    OR moved.parent = ANY (ARRAY(SELECT held.id FROM held))
+
+-- name: move_edges (sqlite)
+-- Who waits for whom, of the jobs of one batch, as JSON. Uses job_lease, the primary key and
+-- edge_child.
+WITH held AS MATERIALIZED (
+    SELECT job.id
+    FROM rowlock_job AS job
+    WHERE job.lease_expires_at = :for_ever AND job.worker = :worker AND job.workflow IS NOT NULL
+)
+SELECT {object}
+FROM rowlock_{table} AS moved
+WHERE moved.child IN (SELECT held.id FROM held) OR moved.parent IN (SELECT held.id FROM held)
+
+-- name: move_ended_edges (postgres)
+-- Who waits for ended jobs, as JSON, and for whom else, if it has moved: one of these may have
+-- added jobs for which it waits, too. Uses edge_pkey, edge_child, job_pkey and finished_pkey.
+WITH beyond AS MATERIALIZED (
+    SELECT DISTINCT edge.child
+    FROM rowlock.edge AS edge
+    WHERE edge.parent = ANY (:ids::uuid[])
+        AND NOT EXISTS (SELECT FROM rowlock.job AS job WHERE job.id = edge.child)
+        AND NOT EXISTS (SELECT FROM rowlock.finished AS job WHERE job.id = edge.child)
+)
+SELECT to_json(moved)::text
+FROM rowlock.{table} AS moved
+WHERE moved.parent = ANY (:ids::uuid[])
+UNION ALL
+SELECT to_json(moved)::text
+FROM rowlock.{table} AS moved
+WHERE moved.child = ANY (ARRAY(SELECT beyond.child FROM beyond))
+    AND moved.parent <> ALL (:ids::uuid[])
+    AND (
+        EXISTS (SELECT FROM rowlock.job AS job WHERE job.id = moved.parent)
+        OR EXISTS (SELECT FROM rowlock.finished AS job WHERE job.id = moved.parent)
+    )
+
+-- name: move_ended_edges (sqlite)
+-- Who waits for ended jobs, as JSON, and for whom else, if it has moved: one of these may have
+-- added jobs for which it waits, too. Uses the primary keys and edge_child.
+WITH ended AS MATERIALIZED (
+    SELECT value AS id FROM json_each(:ids)
+),
+beyond AS MATERIALIZED (
+    SELECT DISTINCT edge.child
+    FROM ended CROSS JOIN rowlock_edge AS edge ON edge.parent = ended.id
+    WHERE NOT EXISTS (SELECT 1 FROM rowlock_job AS job WHERE job.id = edge.child)
+        AND NOT EXISTS (SELECT 1 FROM rowlock_finished AS job WHERE job.id = edge.child)
+)
+SELECT {object}
+FROM ended CROSS JOIN rowlock_{table} AS moved ON moved.parent = ended.id
+UNION ALL
+SELECT {object}
+FROM beyond CROSS JOIN rowlock_{table} AS moved ON moved.child = beyond.child
+WHERE moved.parent NOT IN (SELECT ended.id FROM ended)
+    AND (
+        EXISTS (SELECT 1 FROM rowlock_job AS job WHERE job.id = moved.parent)
+        OR EXISTS (SELECT 1 FROM rowlock_finished AS job WHERE job.id = moved.parent)
+    )
+
+-- name: move_stacks (postgres)
+-- The shapes of workflows, as JSON. Uses stack_pkey.
+SELECT to_json(moved)::text
+FROM rowlock.{table} AS moved
+WHERE moved.workflow = ANY (:ids::uuid[])
+
+-- name: move_stacks (sqlite)
+-- The shapes of workflows, as JSON. Uses the primary key.
+SELECT {object}
+FROM rowlock_{table} AS moved
+WHERE moved.workflow IN (SELECT value FROM json_each(:ids))
+
+-- name: move_lost
+-- Jobs that are nowhere, and that others wait for. Reads all that wait: job_waiting, edge_child.
+SELECT DISTINCT edge.parent::text
+FROM rowlock.job AS job JOIN rowlock.edge AS edge ON edge.child = job.id
+WHERE job.held_by = 3 AND NOT edge.is_met
+    AND NOT EXISTS (SELECT 1 FROM rowlock.job AS other WHERE other.id = edge.parent)
+    AND NOT EXISTS (SELECT 1 FROM rowlock.finished AS other WHERE other.id = edge.parent)
+LIMIT :limit::bigint
+
+-- name: move_left
+-- Workflows that have moved as a whole. Uses workflow_ended.
+SELECT workflow.id::text
+FROM rowlock.workflow AS workflow
+WHERE workflow.ended_at = :for_ever::bigint
+    AND NOT EXISTS (SELECT 1 FROM rowlock.job AS job WHERE job.workflow = workflow.id)
+    AND NOT EXISTS (SELECT 1 FROM rowlock.finished AS job WHERE job.workflow = workflow.id)
+LIMIT :limit::bigint
+FOR UPDATE OF workflow SKIP LOCKED
+
+-- name: move_drop_edges
+-- Remove what is known of who waited for whom, of jobs that have moved. Reads all edges.
+DELETE FROM rowlock.edge AS edge
+WHERE NOT EXISTS (SELECT 1 FROM rowlock.job AS job WHERE job.id = edge.child)
+    AND NOT EXISTS (SELECT 1 FROM rowlock.job AS job WHERE job.id = edge.parent)
+    AND NOT EXISTS (SELECT 1 FROM rowlock.finished AS job WHERE job.id = edge.child)
+    AND NOT EXISTS (SELECT 1 FROM rowlock.finished AS job WHERE job.id = edge.parent)

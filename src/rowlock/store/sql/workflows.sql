@@ -200,11 +200,14 @@ RETURNING id, queue
 
 -- name: descendants
 -- The jobs that can't run if these do not, with the job that each waits for: all levels of those
--- that want a success. Uses edge_pkey and job_pkey.
+-- that want a success. One of these that has ended before is not cancelled again: what waits for it
+-- waits for its retry. Uses edge_pkey and job_pkey.
 WITH RECURSIVE below AS (
     SELECT edge.child, edge.parent
-    FROM rowlock.edge AS edge JOIN rowlock.job AS job ON job.id = edge.child
-    WHERE edge.parent = ANY (:ids::uuid[])
+    FROM rowlock.job AS first
+        JOIN rowlock.edge AS edge ON edge.parent = first.id
+        JOIN rowlock.job AS job ON job.id = edge.child
+    WHERE first.id = ANY (:ids::uuid[]) AND first.held_by = 3
         AND edge.wants < 4 AND NOT edge.is_met AND job.held_by = 3
     UNION
     SELECT edge.child, edge.parent

@@ -26,7 +26,7 @@ from rowlock.store.ops.history import fold_history, sample_depth
 from rowlock.store.ops.manage import prune
 from rowlock.store.ops.recover import Seen, sweep
 from rowlock.store.ops.schedule import NewSchedule, new_schedule
-from rowlock.store.ops.workflow_manage import tend_workflows
+from rowlock.store.ops.workflow_manage import needs_tending, tend_workflows
 from rowlock.task import Tasks
 from rowlock.worker.trouble import (
     Act,
@@ -101,10 +101,13 @@ class Janitor:
         return jittered(config.HISTORY_FOLD_SECONDS, self._chance)
 
     async def _tend(self) -> float:
-        tended = await self._store.arun(tend_workflows(self._workflows_from))
-        self._workflows_from = tended.next
-        for workflow in tended.overdue:
-            await self._store.acancel_workflow(workflow)
+        if await self._store.arun(needs_tending(self._workflows_from)):
+            tended = await self._store.arun(tend_workflows(self._workflows_from))
+            self._workflows_from = tended.next
+            for workflow in tended.overdue:
+                await self._store.acancel_workflow(workflow)
+        else:
+            self._workflows_from = None
         return jittered(config.WORKFLOW_SWEEP_SECONDS, self._chance)
 
     async def _prune_events(self) -> float:

@@ -26,7 +26,7 @@ from rowlock.store.ops.manage import is_visible_to
 from rowlock.store.ops.settle import Waiting, finish_waiting
 from rowlock.store.ops.waiting import revive_jobs
 from rowlock.store.ops.workflow_info import read_workflow, unknown_workflow
-from rowlock.store.steps import Begin, Commit, Op, Ring, Statement, Steps, writing
+from rowlock.store.steps import Begin, Commit, Op, Ring, Statement, Steps, reading, writing
 
 _FIRST_ID: Final = "00000000-0000-0000-0000-000000000000"
 _TENANT: Final = 8
@@ -150,6 +150,21 @@ def tend_workflows(after: str | None = None) -> Op[Tended]:
         return Tended(overdue, looked[-1][0] if len(looked) == most else None)
 
     return writing("tend_workflows", steps, repeat=steps)
+
+
+def needs_tending(after: str | None = None) -> Op[bool]:
+    """Whether one of some open workflows has ended, or its deadline has passed.
+
+    It takes no lock, and writes nothing: most of the time there is nothing to do.
+    """
+    most = config.MAINTENANCE_BATCH_ROWS
+
+    def steps() -> Steps[bool]:
+        looked = yield Statement("open_workflows", {"after": after or _FIRST_ID, "limit": most})
+        ended = any(not has_live or is_overdue for _, has_live, is_overdue in looked)
+        return ended or len(looked) == most
+
+    return reading("needs_tending", steps)
 
 
 def _end(workflow: str) -> Steps[None]:

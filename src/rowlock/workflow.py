@@ -47,10 +47,10 @@ class Reference(Input):
     __slots__ = ("jobs", "result_type", "shape", "source")
 
     def __init__(self, source: str, jobs: Sequence[str], shape: Shape, result_type: Any) -> None:
-        self.source = source
-        self.jobs = jobs
-        self.shape = shape
-        self.result_type = result_type
+        self.source: str = source
+        self.jobs: Sequence[str] = jobs
+        self.shape: Shape = shape
+        self.result_type: Any = result_type
 
     def joined(self, inputs: Sequence[Input]) -> Reference:
         """What stands for a list of these. Each of them stands for one result."""

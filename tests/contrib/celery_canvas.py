@@ -162,6 +162,8 @@ def chains() -> None:
     case("rest", (add.s(1) | rest.s(7, 8, named=4)).delay())
     case("chains in a chain", chain(chain(add.s(1, 1), add.s(1)), chain(add.s(1), add.s(1)))())
     case("of one", chain(add.s(1, 1))())
+    case("of one group", chain(group(add.s(1, 1), add.s(2, 2)))())
+    case("with groups of none", chain(group(add.s(1, 1), add.s(2, 2)), group(), group())())
     case("unkept", (unkept.s(1) | add.s(1)).delay())
     case("a queue", (add.s(1) | where.s().set(queue="other")).delay())
     case("a failure at its beginning", (fails.s(1) | add.s(1) | add.s(1)).delay())
@@ -227,6 +229,8 @@ def maps() -> None:
     case("xstarmap", xstarmap(mul.s(), [(2, 2)]).delay())
     case("chunks", add.chunks([(n, n) for n in range(5)], 2)())
     case("chunks as a group", chunks(add.s(), [(1, 1), (2, 2), (3, 3)], 2).group()())
+    case("starmap in a chain", chain(add.si(1, 1), add.starmap([(1, 1), (2, 2)])).delay())
+    case("starmap in a group", group(add.starmap([(1, 1), (2, 2)]), add.s(3, 3)).delay())
     case("chunks, then", (add.chunks([(1, 1), (2, 2)], 1).group() | same.s()).delay())
 
 

@@ -268,8 +268,11 @@ class chain(_Composed):  # noqa: N801  # Celery's name for it
     """Signatures that run one after the other. Each gets the result of the one before."""
 
     def __init__(self, *tasks: Any, app: Celery | None = None, **options: Any) -> None:
-        steps = [step for each in _several(tasks) for step in _steps(signature(each))]
-        super().__init__(steps, app, options)
+        several = tasks if len(tasks) == 1 and isinstance(tasks[0], group) else _several(tasks)
+        steps = [step for each in several for step in _steps(signature(each))]
+        # As in Celery, a group of none changes nothing after another step.
+        kept = [step for step in steps if not isinstance(step, group) or step.tasks]
+        super().__init__(kept if steps[:1] == kept[:1] else [steps[0], *kept], app, options)
 
     def apply(
         self,
@@ -411,7 +414,7 @@ class xmap(Signature):  # noqa: N801  # Celery's name for it
     ) -> None:
         called = signature(task)
         given = {"task": called.task, "it": list(it)}
-        super().__init__(self.kind, (), given, app=app or called.app, **chosen)
+        super().__init__(self.kind, (), given, immutable=True, app=app or called.app, **chosen)
 
 
 class xstarmap(xmap):  # noqa: N801  # Celery's name for it

@@ -20,7 +20,7 @@ if IS_SHIM:
     from rowlock.contrib.rq import Queue, Retry, SimpleWorker, get_current_job, requeue_job
     from rowlock.contrib.rq.decorators import job
     from rowlock.contrib.rq.exceptions import NoSuchJobError
-    from rowlock.contrib.rq.job import Job
+    from rowlock.contrib.rq.job import Dependency, Job
     from rowlock.contrib.rq.registry import FailedJobRegistry, FinishedJobRegistry
 
     connection: Any = rowlock.App(sys.argv[2])
@@ -29,7 +29,7 @@ else:
     from rq import Queue, Retry, SimpleWorker, get_current_job, requeue_job
     from rq.decorators import job
     from rq.exceptions import NoSuchJobError
-    from rq.job import Job
+    from rq.job import Dependency, Job
     from rq.registry import FailedJobRegistry, FinishedJobRegistry
 
     connection = FakeStrictRedis()
@@ -91,6 +91,7 @@ def cases() -> None:
     cancelled.delete()
     show("deleted", fetched(cancelled.id))
     many()
+    dependent()
     show("a call", functions.add(1, 1), decorated("x"), get_current_job())
     show("runs", sorted(functions.runs.items()))
 
@@ -134,6 +135,43 @@ def many() -> None:
     worker.work(burst=True)
     saved.refresh()
     show("saved", saved.result, saved.meta, saved.get_meta(), saved.description)
+
+
+def dependent() -> None:
+    """Jobs that wait for others: for all, for a failed one, and for one that is retried."""
+    first = default.enqueue(functions.add, 1)
+    after = default.enqueue(functions.add, 2, depends_on=first)
+    both = mail.enqueue(functions.words, "last", depends_on=[first, after.id], meta={"a": 1})
+    deferred = default.deferred_job_registry
+    show("deferred", state_of(after), both.is_deferred, deferred.get_job_ids() == [after.id])
+    show("dependency", both.dependency.id == first.id, both.meta, first.dependency, default.count)
+    show("dependencies", len(both.fetch_dependencies()), after in deferred, first in deferred)
+    work()
+    show("ended", state_of(first), state_of(after), state_of(both), both.result, deferred.count)
+    late = default.enqueue(functions.add, 3, depends_on=Dependency([first, both]))
+    gone = default.enqueue(functions.add, 4, depends_on="0190a5b2-0000-7000-8000-00000000ffff")
+    show("already ended", state_of(late), state_of(gone))
+    wrong = default.enqueue(functions.fails, 1)
+    stuck = default.enqueue(functions.add, 5, depends_on=wrong)
+    anyway = default.enqueue(functions.add, 6, depends_on=Dependency(wrong, allow_failure=True))
+    data = Queue.prepare_data(functions.add, (7,), depends_on=late)
+    (many,) = default.enqueue_many([data])
+    work()
+    show("failed", *map(state_of, (wrong, stuck, anyway, late, gone, many)))
+    for call in (lambda: Dependency([]), lambda: Dependency([1])):
+        show("refused", refused(call))
+
+
+def state_of(job: Any) -> str:
+    return str(job.get_status().value)
+
+
+def refused(call: Any) -> str:
+    try:
+        call()
+    except ValueError as error:
+        return str(error)
+    return "not refused"
 
 
 def fetched(id: str) -> str:

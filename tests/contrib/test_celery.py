@@ -18,6 +18,7 @@ import rowlock
 from rowlock import JobState
 from rowlock.contrib import celery as shim
 from rowlock.contrib.celery import Celery, Unsupported, crontab, shared_task, signals
+from rowlock.contrib.celery.result import GroupResult
 from rowlock.contrib.celery.schedules import expression_of, solar
 from rowlock.contrib.celery.schedules import schedule as schedule_class
 from rowlock.lifecycle import Failed
@@ -26,10 +27,10 @@ from tests.contrib.processes import ROOT
 from tests.support.states import settle
 
 
-def run_script(*words: str) -> list[str]:
+def run_script(*words: str, script: str = "celery_script") -> list[str]:
     clean = {name: each for name, each in os.environ.items() if not name.startswith("ROWLOCK_")}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.contrib.celery_script", *words],
+        [sys.executable, "-m", f"tests.contrib.{script}", *words],
         cwd=ROOT, env=clean, capture_output=True, text=True, timeout=110, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -51,6 +52,14 @@ def test_one_script_under_both(postgres_url: str):
 
     assert list(real_lines()) == lines
     assert len(lines) > 30
+
+
+def test_canvases_under_both(postgres_url: str):
+    """Chains, groups, chords, maps, callbacks and errbacks give the same, line by line."""
+    lines = run_script("shim", postgres_url, script="celery_canvas")
+
+    assert run_script("real", "-", script="celery_canvas") == lines
+    assert len(lines) > 100
 
 
 @pytest.fixture
@@ -85,17 +94,20 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: make_task(app, backend="redis://"), "stored with their jobs"),
         (lambda app: make_task(app, routing_key="x"), "name a queue"),
         (lambda app: make_task(app, unheard_of=3), "leave it out"),
-        (lambda app: make_task(app).chunks([], 10), "delay"),
-        (lambda app: make_task(app).apply_async(link="x"), "delay"),
+        (lambda app: make_task(app).replace(None), "step of a chain"),
+        (lambda app: make_task(app).apply_async(link="x"), "import its module"),
+        (lambda app: make_task(app).apply_async(chain=["x"]), "write chain"),
         (lambda app: make_task(app).apply_async(serializer="pickle"), "JSON"),
         (lambda app: make_task(app).apply_async(routing_key="x"), "name a queue"),
         (lambda app: make_task(app).apply_async(unheard_of=3), "headers"),
-        (lambda app: make_task(app).s(1) | make_task(app, name="b").s(2), "delay"),
-        (lambda app: make_task(app).s(1).link(None), "delay"),
-        (lambda app: shim.chain(), "delay"),
-        (lambda app: shim.group([]), "delay"),
-        (lambda app: shim.chord([]), "delay"),
-        (lambda app: shim.signature("a"), "send_task"),
+        (lambda app: make_task(app).s(1).stamp(a=1), "headers"),
+        (lambda app: shim.chain(make_task(app).s(), shim.signature("a"))(), "send_task"),
+        (lambda app: shim.group([make_task(app).s().set(task_id="a")])(), "leave it out"),
+        (lambda app: shim.chord([make_task(app).s()])(), "without a body"),
+        (lambda app: shim.signature({"task": "a", "subtask_type": "group"}), "compose it"),
+        (lambda app: GroupResult("a").save(), "keep the ids"),
+        (lambda app: GroupResult.restore("a"), "keep the ids"),
+        (lambda app: GroupResult("a").then(print), r"group \| task"),
         (lambda app: app.send_task("unknown", [1]), "kwargs"),
         (lambda app: app.control.inspect().scheduled(), "rowlock top"),
         (lambda app: app.control.purge(), "bulk"),
@@ -117,6 +129,53 @@ def test_what_is_refused(app: Celery, use: Any, advice: str):
 
     assert caught.value.code == "unsupported"
     assert "secret" not in str(caught.value)
+
+
+def test_a_canvas_is_a_workflow(app: Celery):
+    """What follows a dead job is cancelled, and goes on when the workflow is retried."""
+    is_down = True
+
+    @app.task
+    def fetch(x: int) -> int:
+        if is_down:
+            raise ConnectionError("away")
+        return x
+
+    @app.task
+    def last(numbers: list[int]) -> list[int]:
+        return numbers
+
+    note = make_task(app)
+    result = (shim.group(fetch.s(1), note.s(2)) | last.s()).delay()
+    rest = (fetch.s(3) | note.s()).delay()
+    app.drain()
+    before = [result.state, str(result.result.__cause__), rest.state, str(rest.result)]
+    is_down = False
+    retried = [app.retry_workflow(each.job.workflow) for each in (result, rest)]
+    app.drain()
+
+    assert before == ["FAILURE", "away", "REVOKED", "away"]
+    assert (retried, result.get(), rest.get()) == ([2, 2], [1, 2], 3)
+
+
+def test_nothing_of_a_canvas_is_written_if_a_part_of_it_is_wrong(app: Celery):
+    """Here: an argument of the last step."""
+    steps = shim.chain(make_task(app).s(1), make_task(app, name="b").s(y=3))
+    with pytest.raises(rowlock.PayloadInvalid):
+        steps.delay()
+
+    assert list(app.list()) == []
+
+
+def test_a_group_is_revoked_as_one(app: Celery):
+    """Only those that have not ended."""
+    note = make_task(app)
+    group = shim.group(note.s(n) for n in range(3)).delay()
+    app.drain(limit=1)
+    group.revoke()
+
+    assert sorted(each.state for each in group) == ["REVOKED", "REVOKED", "SUCCESS"]
+    assert (group.ready(), group.completed_count()) == (True, 1)
 
 
 def test_a_rate_limit_is_a_limit_of_the_task(app: Celery):

@@ -20,7 +20,7 @@ from rowlock.contrib import rq
 from rowlock.contrib.rq import Queue, Retry, Unsupported, Worker, cancel_job, register, registry
 from rowlock.contrib.rq.command import send_shutdown_command, send_stop_job_command
 from rowlock.contrib.rq.decorators import job
-from rowlock.contrib.rq.job import Job, JobStatus
+from rowlock.contrib.rq.job import Dependency, Job, JobStatus
 from rowlock.contrib.rq.timeouts import JobTimeoutException
 from tests.contrib import rq_functions as functions
 from tests.contrib.processes import ROOT
@@ -86,7 +86,16 @@ class Something:
         (lambda queue: queue.enqueue("os.system", "true"), "names are never imported"),
         (lambda queue: queue.enqueue(Something().method), "plain function"),
         (lambda queue: [queue.enqueue(adding(n)) for n in (1, 2)], "plain function"),
-        (lambda queue: queue.enqueue(functions.add, 1, depends_on="x"), "enqueue the next"),
+        (lambda queue: Dependency("x", enqueue_at_front=True), "at_front=True"),
+        (
+            lambda queue: queue.enqueue(
+                functions.add,
+                1,
+                depends_on=queue.enqueue(functions.add, 1),
+                job_id="0190a5b2-0000-7000-8000-000000000002",
+            ),
+            "leave job_id out",
+        ),
         (lambda queue: queue.enqueue(functions.add, 1, on_success=print), "end of the function"),
         (lambda queue: queue.enqueue(functions.add, 1, unique=True), "key"),
         (lambda queue: queue.enqueue(functions.add, 1, ttl=5), "cancel the job"),

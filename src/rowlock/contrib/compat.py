@@ -17,12 +17,16 @@ from rowlock.clock import EPOCH, SystemClock, from_us
 from rowlock.config import DURATION_SECONDS_MAX, PROGRESS_TEXT_BYTES_MAX, SECOND_US
 from rowlock.context import Context, Fail
 from rowlock.errors import OptionInvalid, RowlockError
+from rowlock.inputs import Input
 from rowlock.job import Job
 from rowlock.signature import PayloadSchema
 from rowlock.task import Task
 
 # The parameter by which a handler gets its context. No user's parameter has this name.
 _CONTEXT = "rowlock_context"
+# The parameter for the result of another job as the first of `*args`: no list has both results and
+# values.
+_FIRST = "rowlock_first"
 _KEY_CHARACTERS_MAX = 1_000
 
 CallOf = Callable[[Context, Mapping[str, Any]], Any]
@@ -110,13 +114,15 @@ class CallShape:
         self._rest: str | None = rest[0].name if rest else None
         named = [each for each in parameters if each.kind is kinds.KEYWORD_ONLY]
         extra = [each for each in parameters if each.kind is kinds.VAR_KEYWORD]
-        own = kinds(_CONTEXT, kinds.KEYWORD_ONLY, annotation=Context)
+        own = [kinds(_CONTEXT, kinds.KEYWORD_ONLY, annotation=Context)]
+        if rest and not by_place:
+            own.append(kinds(_FIRST, kinds.KEYWORD_ONLY, default=None, annotation=Any))
         self._signature = signature.replace(
             parameters=[
                 *(each.replace(kind=kinds.POSITIONAL_OR_KEYWORD) for each in by_place),
                 *map(_listed, rest),
                 *named,
-                own,
+                *own,
                 *extra,
             ]
         )
@@ -143,7 +149,14 @@ class CallShape:
         places = len(self._places)
         if self._rest is None or len(args) <= places:
             return args, dict(kwargs)
-        return args[:places], {**kwargs, self._rest: list(args[places:])}
+        rest = list(args[places:])
+        if isinstance(rest[0], Input):
+            return args[:places], {**kwargs, _FIRST: rest[0], self._rest: rest[1:]}
+        return args[:places], {**kwargs, self._rest: rest}
+
+    def takes(self, number: int) -> bool:
+        """Return whether it takes as many arguments by position."""
+        return self._rest is not None or len(self._places) >= number
 
     def call(
         self, arguments: Mapping[str, Any], *, given: int = 0
@@ -151,6 +164,8 @@ class CallShape:
         """Return the call of a payload, with as many values by position as were `given` so."""
         left = dict(arguments)
         rest: Sequence[Any] = left.pop(self._rest, ()) if self._rest is not None else ()
+        if _FIRST in left:
+            rest = (left.pop(_FIRST), *rest)
         count = len(self._places) if rest else max(given, self._nameless)
         args: list[Any] = []
         for name in self._places[:count]:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterator, Mapping
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Never
 
 from rowlock.contrib.celery import exceptions, states
-from rowlock.contrib.celery.canvas import INSTEAD
-from rowlock.contrib.celery.exceptions import TaskRevokedError
+from rowlock.contrib.celery.exceptions import ChordError, TaskRevokedError
 from rowlock.contrib.celery.local import the_app
 from rowlock.contrib.compat import Unsupported, error_again, report_text, reported
 from rowlock.job import Job, JobState
+from rowlock.store.ops.finish import PARENT_ENDED
 
 if TYPE_CHECKING:
     from rowlock.contrib.celery.app import Celery
@@ -45,6 +47,11 @@ _MISSING: Final[Mapping[str, str]] = {
     "backend": "results are stored with their jobs; `job` is this one",
 }
 _STATE_MARK = "celery"
+CALL: Final = "celery"
+"""The key of what the shim has noted in a job's `meta`."""
+# A job that was cancelled because of another names it.
+_PARENT: Final = re.compile(r"job (\S+), for which it waited")
+_PATH_MAX: Final = 1_000
 
 
 class ReportedState:
@@ -75,6 +82,16 @@ class ReportedState:
         return cls(*found) if isinstance(found, list) and len(found) == 2 else None
 
 
+_KEPT_BY_IDS = "keep the ids of its results, and make AsyncResult(id) of each"
+_MISSING_OF_GROUPS: Final[Mapping[str, str]] = {
+    "save": _KEPT_BY_IDS,
+    "iterate": "call get()",
+    "iter_native": "call get()",
+    "then": "end the group with a task: group | task",
+    "backend": "results are stored with their jobs",
+}
+
+
 class AsyncResult:
     """A job by its id. An unknown id is `PENDING`, as in Celery.
 
@@ -83,11 +100,12 @@ class AsyncResult:
         backend: Must be None: results are stored with their jobs.
         task_name: Ignored, because the job has it.
         app: The app. Default: the current one.
-        parent: Must be None.
+        parent: The result of the step before it in a canvas.
     """
 
-    parent: None = None
-    children: None = None
+    parent: AsyncResult | GroupResult | None = None
+    # Those of the steps after it, where the canvas was started.
+    children: list[AsyncResult] | None = None
 
     def __init__(
         self,
@@ -95,11 +113,12 @@ class AsyncResult:
         backend: None = None,
         task_name: str | None = None,
         app: Celery | None = None,
-        parent: None = None,
+        parent: AsyncResult | GroupResult | None = None,
     ) -> None:
-        if backend is not None or parent is not None:
-            raise Unsupported("AsyncResult(backend=..., parent=...)", "leave them out")
+        if backend is not None:
+            raise Unsupported("AsyncResult(backend=...)", "leave it out")
         self.id = id
+        self.parent = parent
         self._app = the_app() if app is None else app
 
     @property
@@ -123,6 +142,8 @@ class AsyncResult:
         job = self.job
         if job is None:
             return states.PENDING
+        if _parent_of(job) is not None and call_of(job).get("chord"):
+            return states.FAILURE
         shown = _shown(job)
         return _STATUS[job.state] if shown is None else shown.state or states.PENDING
 
@@ -154,7 +175,7 @@ class AsyncResult:
         if shown is not None:
             return shown.meta
         if job.state.is_terminal:
-            return job.result if job.state is JobState.SUCCEEDED else _error_of(job)
+            return job.result if job.state is JobState.SUCCEEDED else _error_of(self._app, job)
         return None
 
     @property
@@ -222,7 +243,7 @@ class AsyncResult:
             raise exceptions.TimeoutError("The operation timed out.") from error
         if job.state is JobState.SUCCEEDED:
             return job.result
-        ended = _error_of(job)
+        ended = _error_of(self._app, job)
         if propagate:
             raise ended
         return ended
@@ -321,14 +342,153 @@ class EagerResult(AsyncResult):
         return f"<EagerResult: {self.id}>"
 
 
-def GroupResult(*_: object, **__: object) -> Never:  # noqa: N802  # Celery's name for it
-    """Raise `Unsupported`."""
-    raise Unsupported("GroupResult", INSTEAD["group"])
+class ResultSet:
+    """Several results as one.
+
+    Args:
+        results: The results.
+        app: The app. Default: the current one.
+    """
+
+    parent: AsyncResult | GroupResult | None = None
+
+    def __init__(
+        self, results: Iterable[Any] | None = None, app: Celery | None = None, **_: Any
+    ) -> None:
+        self.results: list[Any] = list(results or ())
+        self._given_app = app
+
+    @property
+    def app(self) -> Celery:
+        """The app."""
+        return the_app() if self._given_app is None else self._given_app
+
+    @property
+    def children(self) -> list[Any]:
+        """The results."""
+        return self.results
+
+    def add(self, result: AsyncResult) -> None:
+        """Add a result, once."""
+        if result not in self.results:
+            self.results.append(result)
+
+    def ready(self) -> bool:
+        """Whether all have ended."""
+        return all(each.ready() for each in self.results)
+
+    def successful(self) -> bool:
+        """Whether all have succeeded."""
+        return all(each.successful() for each in self.results)
+
+    def failed(self) -> bool:
+        """Whether one is dead."""
+        return any(each.failed() for each in self.results)
+
+    def waiting(self) -> bool:
+        """Whether one has not ended."""
+        return any(not each.ready() for each in self.results)
+
+    def completed_count(self) -> int:
+        """Return how many have succeeded."""
+        return sum(int(each.successful()) for each in self.results)
+
+    def get(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,
+        callback: Callable[..., Any] | None = None,
+        **other: Any,
+    ) -> list[Any]:
+        """Wait for all results, and return them in their order.
+
+        Raises:
+            TimeoutError: They have not all ended after `timeout` seconds.
+            Exception: The error of the first of them that has one.
+        """
+        if callback is not None:
+            raise Unsupported("get(callback=...)", "use the list that it returns")
+        until = None if timeout is None else time.monotonic() + timeout
+        found: list[Any] = []
+        for each in self.results:
+            left = None if until is None else max(0.0, until - time.monotonic())
+            found.append(each.get(left, propagate=propagate, **other))
+        return found
+
+    join = get
+    join_native = get
+
+    def maybe_throw(self, propagate: bool = True, callback: None = None) -> None:
+        """Raise the error that ended one of them, if one did."""
+        for each in self.results:
+            each.maybe_throw(propagate=propagate)
+
+    def revoke(self, terminate: bool = False, **_: Any) -> None:
+        """Cancel all that have not ended."""
+        for each in self.results:
+            if not each.ready():
+                each.revoke()
+
+    def forget(self) -> None:
+        """Delete all. They must have ended."""
+        for each in self.results:
+            each.forget()
+
+    def __len__(self) -> int:
+        return len(self.results)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.results)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.results[place]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ResultSet) and other.results == self.results
+
+    __hash__ = None  # type: ignore[assignment]  # its results may change
+
+    def __getattr__(self, name: str) -> Never:
+        if name in _MISSING_OF_GROUPS:
+            raise Unsupported(f"{type(self).__name__}.{name}", _MISSING_OF_GROUPS[name])
+        raise AttributeError(name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: [{', '.join(map(str, self.results))}]>"
 
 
-def ResultSet(*_: object, **__: object) -> Never:  # noqa: N802  # Celery's name for it
-    """Raise `Unsupported`."""
-    raise Unsupported("ResultSet", INSTEAD["group"])
+class GroupResult(ResultSet):
+    """The results of a group, in its order.
+
+    Args:
+        id: The id of the workflow that the group belongs to.
+        results: The results.
+        parent: The result of the step before it in a canvas.
+        app: The app. Default: the current one.
+    """
+
+    def __init__(
+        self,
+        id: str | None = None,
+        results: Iterable[Any] | None = None,
+        parent: AsyncResult | GroupResult | None = None,
+        app: Celery | None = None,
+        **_: Any,
+    ) -> None:
+        super().__init__(results, app)
+        self.id = id
+        self.parent = parent
+
+    @classmethod
+    def restore(cls, *_: Any, **__: Any) -> Never:
+        """Not supported."""
+        raise Unsupported("GroupResult.restore", _KEPT_BY_IDS)
+
+    def __str__(self) -> str:
+        return str(self.id)
 
 
 @contextmanager
@@ -348,7 +508,43 @@ def _shown(job: Job) -> ReportedState | None:
     return None
 
 
-def _error_of(job: Job) -> Exception:
+def call_of(job: Job) -> Mapping[str, Any]:
+    """Return what the shim has noted in a job's `meta`."""
+    own = job.meta.get(CALL)
+    return own if isinstance(own, Mapping) else {}
+
+
+def _parent_of(job: Job) -> str | None:
+    """Return the id of the job because of which it was cancelled, if it was."""
+    last = job.errors[-1] if job.errors else None
+    if job.state is not JobState.CANCELLED or last is None or last.type != PARENT_ENDED:
+        return None
+    found = _PARENT.search(last.message)
+    return None if found is None else found[1]
+
+
+def _error_of(app: Celery, job: Job) -> Exception:
+    """Return the error of a job. One that was cancelled because of another has that one's.
+
+    As in Celery, the body of a chord has a `ChordError` about it.
+    """
+    path: list[tuple[Job, str]] = []
+    ended: Job | None = job
+    while ended is not None and len(path) < _PATH_MAX:
+        parent = _parent_of(ended)
+        if parent is None:
+            break
+        path.append((ended, parent))
+        ended = app.get(parent)
+    error = TaskRevokedError("revoked") if ended is None else _own_error_of(ended)
+    for step, parent in reversed(path):
+        if call_of(step).get("chord"):
+            cause, error = error, ChordError(f"Dependency {parent} raised {error!r}")
+            error.__cause__ = cause
+    return error
+
+
+def _own_error_of(job: Job) -> Exception:
     last = job.errors[-1] if job.errors else None
     if job.state is JobState.CANCELLED or last is None:
         is_told = last is not None and last.type == "Cancelled"

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
-from typing import Any, Final, Never, Self
+from typing import Any, Final, Never, Self, cast
 from weakref import WeakKeyDictionary
 
 from rowlock.app import App
@@ -30,9 +30,10 @@ from rowlock.task import Task
 
 logger: logging.Logger = logging.getLogger("rowlock.contrib.rq")
 
-# The keys in a job's `meta` that hold its retries and its description.
+# The keys in a job's `meta` that hold its retries, its description, and what it waits for.
 RETRY: Final = "rq_retry"
 DESCRIPTION: Final = "rq_description"
+DEPENDS_ON: Final = "rq_depends_on"
 
 # As in RQ, in seconds.
 TIMEOUT_DEFAULT: Final = 180
@@ -56,8 +57,7 @@ _MISSING: Final[Mapping[str, str]] = {
     "set_status": "cancel, requeue or delete the job",
     "get_position": "look at `rowlock jobs why ID`",
     "results": "use latest_result(), or the errors of app.get(id)",
-    "register_dependency": "let the first job enqueue the next",
-    "fetch_dependencies": "let the first job enqueue the next",
+    "register_dependency": "call queue.enqueue(..., depends_on=...)",
     "heartbeat": "the worker does it",
 }
 
@@ -80,9 +80,6 @@ class JobStatus(StrEnum):
 class Job:
     """A job with RQ's interface."""
 
-    # What `depends_on` would say.
-    dependency: None = None
-    is_deferred: bool = False
     is_stopped: bool = False
 
     def __init__(self, job: RowlockJob, *, connection: App, context: Context | None = None) -> None:
@@ -152,6 +149,26 @@ class Job:
     @property
     def is_canceled(self) -> bool:
         return self.get_status() is JobStatus.CANCELED
+
+    @property
+    def is_deferred(self) -> bool:
+        return self.get_status() is JobStatus.DEFERRED
+
+    @property
+    def dependency_ids(self) -> list[str]:
+        """The ids of the jobs that it waits for, or waited for."""
+        return list(self._job.meta.get(DEPENDS_ON) or ())
+
+    @property
+    def dependency(self) -> Job | None:
+        """The first of them. Raise `NoSuchJobError` if it is gone."""
+        ids = self.dependency_ids
+        return Job.fetch(ids[0], connection=self.connection) if ids else None
+
+    def fetch_dependencies(self, watch: bool = False, pipeline: None = None) -> list[Job]:
+        """Return the jobs that it waits for, or waited for, without those that are gone."""
+        found = Job.fetch_many(self.dependency_ids, connection=self.connection)
+        return [job for job in found if job is not None]
 
     def return_value(self, refresh: bool = False) -> Any:
         """Return the function's result, None before it has ended."""
@@ -287,7 +304,8 @@ def _meta_of(job: RowlockJob) -> dict[str, Any]:
     saved = reported(job, _SAVED)
     if isinstance(saved, dict):
         return saved
-    return {name: each for name, each in job.meta.items() if name not in (RETRY, DESCRIPTION)}
+    own = (RETRY, DESCRIPTION, DEPENDS_ON)
+    return {name: each for name, each in job.meta.items() if name not in own}
 
 
 current: ContextVar[Job | None] = ContextVar("rowlock_rq", default=None)
@@ -358,6 +376,60 @@ class Retry:
         self.intervals: list[int] = [interval] if isinstance(interval, int) else list(interval)
         if any(each < 0 for each in self.intervals):
             raise ValueError("interval: negative numbers are not allowed")
+
+
+class Dependency:
+    """The jobs that a job waits for, as in RQ.
+
+    Args:
+        jobs: A job, its id, or several of them.
+        allow_failure: Whether it also runs if one of them has failed.
+        enqueue_at_front: Not supported.
+    """
+
+    def __init__(
+        self,
+        jobs: Job | str | Iterable[Job | str],
+        allow_failure: bool = False,
+        enqueue_at_front: bool = False,
+    ) -> None:
+        if enqueue_at_front:
+            raise Unsupported("Dependency(enqueue_at_front=True)", "enqueue it with at_front=True")
+        several = [jobs] if isinstance(jobs, Job | str) else list(jobs)
+        if not all(isinstance(job, Job | str) for job in several):
+            raise ValueError(
+                "jobs: must contain objects of type Job and/or strings representing Job ids"
+            )
+        if not several:
+            raise ValueError("jobs: cannot be empty.")
+        self.dependencies: list[Job | str] = several
+        self.allow_failure = allow_failure
+
+    @classmethod
+    def of(cls, depends_on: DependsOn | None) -> Dependency | None:
+        """Return what `depends_on` means. As in RQ, one that may fail lets all of them fail."""
+        if not depends_on:
+            return None
+        is_one = isinstance(depends_on, Job | str | Dependency)
+        several: list[Any] = [depends_on] if is_one else list(cast("Iterable[Any]", depends_on))
+        jobs: list[Job | str] = []
+        for each in several:
+            jobs += each.dependencies if isinstance(each, Dependency) else [each]
+        can_fail = any(isinstance(each, Dependency) and each.allow_failure for each in several)
+        return cls(jobs, allow_failure=can_fail)
+
+    @property
+    def ids(self) -> list[str]:
+        """The ids of the jobs."""
+        return [job if isinstance(job, str) else job.id for job in self.dependencies]
+
+    def known_to(self, app: App) -> list[str]:
+        """Return the ids of those that exist. As in RQ, nothing waits for one that is gone."""
+        return [id for id in self.ids if app.get(id) is not None]
+
+
+DependsOn = Job | str | Dependency | Iterable[Job | str | Dependency]
+"""What `depends_on` takes."""
 
 
 def register(app: App, function: Callable[..., Any]) -> Task[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Never
+from typing import Any, Final, NamedTuple, Never, cast
 
 import msgspec
 
@@ -14,11 +14,14 @@ from rowlock.clock import duration_us
 from rowlock.config import SECOND_US
 from rowlock.contrib.compat import Unsupported
 from rowlock.contrib.rq.job import (
+    DEPENDS_ON,
     DESCRIPTION,
     FAILURE_TTL_DEFAULT,
     RESULT_TTL_DEFAULT,
     RETRY,
     TIMEOUT_DEFAULT,
+    Dependency,
+    DependsOn,
     Job,
     Retry,
     app_of,
@@ -37,10 +40,11 @@ from rowlock.contrib.rq.registry import (
 from rowlock.job import JobState, Policy, decode_policy
 from rowlock.store import NewJob
 from rowlock.store.ops.stats import exact_live_counts
+from rowlock.store.options import TypedJob
+from rowlock.workflow_rules import IfDead
 
 _AT_FRONT_PRIORITY = 100
 ADVICE: Final[Mapping[str, str]] = {
-    "depends_on": "let the first job enqueue the next",
     "on_success": "do it at the end of the function",
     "on_failure": "look at dead jobs: app.list(state='dead'), or the events of the HTTP API",
     "on_stopped": "look at cancelled jobs: app.list(state='cancelled')",
@@ -64,7 +68,7 @@ _MISSING: Final[Mapping[str, str]] = {
     "delete": "call queue.empty(); a queue without jobs is gone",
     "compact": "leave it out: there is nothing to compact",
     "get_job_position": "look at `rowlock jobs why ID`",
-    "enqueue_dependents": "let the first job enqueue the next",
+    "enqueue_dependents": "leave it out: the store does it when a job ends",
 }
 
 
@@ -80,6 +84,14 @@ class Options:
     description: str | None = None
     meta: Mapping[str, Any] | None = None
     retry: Retry | int | None = None
+    depends_on: DependsOn | None = None
+
+
+class Prepared(NamedTuple):
+    """A job, and the jobs that it waits for."""
+
+    job: NewJob
+    dependency: Dependency | None
 
 
 class Queue:
@@ -143,9 +155,30 @@ class Queue:
         kwargs: dict[str, Any],
         when: dict[str, Any],
     ) -> Job:
-        new = self._prepared(function, args, kwargs, when)
-        (job,) = self.connection.send([new], conn=None)
-        return Job(job, connection=self.connection)
+        return self._sent([self._prepared(function, args, kwargs, when)])[0]
+
+    def _sent(self, prepared: Sequence[Prepared]) -> list[Job]:
+        """Enqueue jobs in one transaction. If one waits for others, they are a workflow."""
+        app = self.connection
+        if not any(each.dependency for each in prepared):
+            jobs = app.send([each.job for each in prepared], conn=None)
+            return [Job(job, connection=app) for job in jobs]
+        ids: list[str] = []
+        with app.workflow(self.name) as flow:
+            for job, dependency in prepared:
+                if job.is_resend:
+                    raise Unsupported(
+                        "enqueue(job_id=..., depends_on=...)",
+                        "leave job_id out, and keep the id of the job that enqueue returns",
+                    )
+                node = cast("TypedJob[Any]", job)
+                if dependency is None:
+                    ids.append(flow.add(node).id)
+                else:
+                    if_dead: IfDead = "run" if dependency.allow_failure else "wait"
+                    after = dependency.known_to(app)
+                    ids.append(flow.add(node, after=after, if_dead=if_dead).id)
+        return [Job.fetch(id, connection=app) for id in ids]
 
     def _prepared(
         self,
@@ -153,7 +186,7 @@ class Queue:
         args: Sequence[Any],
         kwargs: dict[str, Any],
         when: dict[str, Any],
-    ) -> NewJob:
+    ) -> Prepared:
         options, args, kwargs = _parse(args, kwargs)
         app = self.connection
         task = app.find(function) if isinstance(function, str) else register(app, function)
@@ -163,18 +196,19 @@ class Queue:
                 "import it, and pass the function itself; names are never imported",
             )
         retry = Retry(options.retry) if isinstance(options.retry, int) else options.retry
+        dependency = Dependency.of(options.depends_on)
         call = task.using(
             queue=self.name,
             id=options.job_id,
             priority=_AT_FRONT_PRIORITY if options.at_front else None,
             max_attempts=1 if retry is None else retry.max + 1,
-            meta=_meta_of(options, retry),
+            meta=_meta_of(options, retry, dependency),
             **when,
         )
         by_place, named = shape_of(task).named(args, kwargs)
         new = call.new_job(*by_place, **named)
         policy = _policy_of(decode_policy(new.policy), options, timeout=self._timeout)
-        return new._replace(policy=policy.encoded())
+        return Prepared(new._replace(policy=policy.encoded()), dependency)
 
     @staticmethod
     def prepare_data(
@@ -207,8 +241,7 @@ class Queue:
             )
             for each in job_datas
         ]
-        jobs = self.connection.send(made, conn=None)
-        return [Job(job, connection=self.connection) for job in jobs]
+        return self._sent(made)
 
     def get_job_ids(self, offset: int = 0, length: int = -1) -> list[str]:
         """Return the ids of the ready jobs in their order. At most 10,000 may be ready."""
@@ -267,7 +300,7 @@ class Queue:
 
     @property
     def deferred_job_registry(self) -> DeferredJobRegistry:
-        """The jobs that wait for others: none."""
+        """The jobs that wait for others."""
         return DeferredJobRegistry(queue=self)
 
     @property
@@ -339,12 +372,16 @@ def _parse(
     return options, args, rest
 
 
-def _meta_of(options: Options, retry: Retry | None) -> dict[str, Any]:
+def _meta_of(
+    options: Options, retry: Retry | None, dependency: Dependency | None
+) -> dict[str, Any]:
     meta = dict(options.meta or {})
     if options.description is not None:
         meta[DESCRIPTION] = options.description
     if retry is not None:
         meta[RETRY] = {"max": retry.max, "intervals": retry.intervals}
+    if dependency is not None:
+        meta[DEPENDS_ON] = dependency.ids
     return meta
 
 

@@ -161,7 +161,9 @@ class CanceledJobRegistry(JobRegistry):
 
 
 class DeferredJobRegistry(JobRegistry):
-    """The jobs that wait for others: none, because `depends_on` is not supported."""
+    """The jobs that wait for others."""
+
+    states: ClassVar[tuple[JobState, ...]] = (JobState.WAITING,)
 
 
 class ScheduledJobRegistry(JobRegistry):

@@ -1,4 +1,4 @@
-"""Canvas inside functions: it loads, and is refused where it is called."""
+"""Canvas inside functions."""
 
 from celery import Celery, chain, chord, group, signature
 from celery.canvas import Signature

@@ -28,6 +28,7 @@ from rowlock.app import DATABASE_URL_VARIABLE, App
 from rowlock.clock import SystemClock, duration_us, from_us
 from rowlock.contrib.celery import fixups, signals
 from rowlock.contrib.celery.app.calls import Call, check_call, options_of
+from rowlock.contrib.celery.app.compose import BUILTINS, start
 from rowlock.contrib.celery.app.control import Control
 from rowlock.contrib.celery.app.task import Task as CeleryTask
 from rowlock.contrib.celery.app.task import (
@@ -38,10 +39,10 @@ from rowlock.contrib.celery.app.task import (
     task_of,
 )
 from rowlock.contrib.celery.app.trace import run_job
-from rowlock.contrib.celery.canvas import INSTEAD, Signature
+from rowlock.contrib.celery.canvas import LINKS, Signature, signature
 from rowlock.contrib.celery.exceptions import NotRegistered
 from rowlock.contrib.celery.local import add_app, known_apps, the_task
-from rowlock.contrib.celery.result import AsyncResult
+from rowlock.contrib.celery.result import AsyncResult, GroupResult, ResultSet
 from rowlock.contrib.celery.routes import Router
 from rowlock.contrib.celery.schedules import expression_of
 from rowlock.contrib.celery.settings import DEFAULTS, Settings, read_object
@@ -51,6 +52,7 @@ from rowlock.cron import Cron, parse_cron
 from rowlock.ids import new_id
 from rowlock.job import decode_policy
 from rowlock.store import NewJob, options
+from rowlock.store.options import TypedJob
 from rowlock.task import Executor
 from rowlock.task import Task as RowlockTask
 
@@ -62,13 +64,7 @@ logger: logging.Logger = logging.getLogger("rowlock.contrib.celery")
 
 # Parts of Celery's application that don't exist here.
 _MISSING: Final[Mapping[str, str]] = {
-    "signature": "write task.s(...), or app.send_task(name, kwargs=...)",
-    "chain": INSTEAD["chain"],
-    "group": INSTEAD["group"],
-    "chord": INSTEAD["chord"],
-    "canvas": INSTEAD["chain"],
-    "GroupResult": INSTEAD["group"],
-    "ResultSet": INSTEAD["group"],
+    "canvas": "import chain, group and chord",
     "amqp": "leave it out: there is no broker",
     "connection": "leave it out: there is no broker",
     "connection_for_read": "leave it out: there is no broker",
@@ -162,6 +158,8 @@ class Celery(App):
         self._is_loading = False
         if set_as_current:
             add_app(self)
+        for name, function in BUILTINS.items():
+            self._adopt(task_of(function, {"name": name, "bind": True}))
         for task in _shared:
             task.adopt(self)
         self._configure(changes, other)
@@ -426,9 +424,14 @@ class Celery(App):
     ) -> AsyncResult:
         """Enqueue a call of a task. Tasks call this."""
         task = self.tasks.get(name)
+        links = {option: chosen[option] for option in LINKS if chosen.get(option)}
         if task is not None and self.conf.task_always_eager:
-            check_call(chosen)
-            return task.apply(args, kwargs, chosen.get("task_id"), headers=chosen.get("headers"))
+            check_call({option: value for option, value in chosen.items() if option not in LINKS})
+            given = {"headers": chosen.get("headers"), **links}
+            return task.apply(args, kwargs, chosen.get("task_id"), **given)
+        if links:
+            result: AsyncResult = start(self, Signature(name, args, kwargs, chosen, app=self))
+            return result
         call = self._call(name, args, kwargs, chosen)
         send = partial(self._send, call, args, kwargs)
         if not signals.before_task_publish.receivers and not signals.after_task_publish.receivers:
@@ -482,6 +485,19 @@ class Celery(App):
             decode_policy(new.policy), timeout=duration_us(call.time_limit, option="time_limit")
         )
         return new._replace(policy=policy.encoded())
+
+    def node_job(
+        self,
+        task: CeleryTask,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        chosen: Mapping[str, Any],
+        own: Mapping[str, Any],
+    ) -> TypedJob[Any]:
+        """Return the job of a step of a canvas. `own` is what its run needs to know."""
+        call = self._call(task.full_name, args, kwargs, chosen)
+        call.own.update(own)
+        return cast("TypedJob[Any]", self._job(task, call, args, kwargs))
 
     def _call(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], chosen: Mapping[str, Any]
@@ -560,6 +576,20 @@ class Celery(App):
         """Return a job by its id."""
         return AsyncResult(id, app=self)
 
+    def GroupResult(  # noqa: N802  # Celery's name for it
+        self, id: str | None = None, results: Iterable[Any] | None = None, **_: Any
+    ) -> GroupResult:
+        """Return the results of a group."""
+        return GroupResult(id, results, app=self)
+
+    def ResultSet(self, results: Iterable[Any], **_: Any) -> ResultSet:  # noqa: N802  # Celery's name for it
+        """Return several results as one."""
+        return ResultSet(results, app=self)
+
+    def signature(self, *args: Any, **kwargs: Any) -> Signature:
+        """Return a task by its name, with arguments, to be enqueued later or in a canvas."""
+        return signature(*args, **{"app": self, **kwargs})
+
     @property
     def current_task(self) -> CeleryTask | None:
         """The task that runs here, or None."""
@@ -608,8 +638,8 @@ class Celery(App):
     ) -> str:
         """Add an entry to `beat_schedule`, and return its name."""
         whole = sig.clone(args, kwargs, **chosen)
-        name = name or repr((whole.task.name, whole.args, dict(whole.kwargs)))
-        entry = {"task": whole.task.name, "schedule": schedule, "args": whole.args}
+        name = name or repr((whole.task, whole.args, dict(whole.kwargs)))
+        entry = {"task": whole.task, "schedule": schedule, "args": whole.args}
         entry.update(kwargs=whole.kwargs, options=whole.options)
         self.conf.beat_schedule[name] = entry
         return name

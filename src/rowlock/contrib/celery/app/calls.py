@@ -10,17 +10,16 @@ from typing import Any, Final
 from rowlock.clock import SystemClock, from_us
 from rowlock.config import SECOND_US
 from rowlock.contrib.celery.app.task import Task
-from rowlock.contrib.celery.app.trace import CALL, EXPIRES
+from rowlock.contrib.celery.app.trace import EXPIRES
 from rowlock.contrib.celery.canvas import INSTEAD
+from rowlock.contrib.celery.result import CALL
 from rowlock.contrib.compat import Unsupported
 
 # Options of a call that can't be followed, unless they are empty.
 _CALL_ADVICE: Final[Mapping[str, str]] = {
-    "link": INSTEAD["link"],
-    "link_error": INSTEAD["link_error"],
-    "chord": INSTEAD["chord"],
-    "chain": INSTEAD["chain"],
-    "group_id": INSTEAD["group"],
+    "chord": "write chord(header, body)",
+    "chain": "write chain(...), or |",
+    "group_id": INSTEAD["group_id"],
     "shadow": "give the task a name",
     "exchange": "name a queue",
     "producer": "leave it out: there is no broker",

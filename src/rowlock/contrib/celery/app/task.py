@@ -15,7 +15,7 @@ import inspect
 import logging
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial, update_wrapper
@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, cast
 from rowlock import config
 from rowlock.context import Cancel, Context, Fail, Release, Throttled
 from rowlock.contrib.celery import exceptions, fixups
-from rowlock.contrib.celery.canvas import INSTEAD, Signature
+from rowlock.contrib.celery.canvas import INSTEAD, Signature, chunks, xmap, xstarmap
 from rowlock.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
 from rowlock.contrib.celery.local import runs
 from rowlock.contrib.celery.result import AsyncResult, EagerResult, ReportedState
@@ -91,10 +91,9 @@ _ANNOTATED: Final = frozenset(
 )  # fmt: skip
 # Names of Celery's task that have no meaning here.
 _MISSING: Final[Mapping[str, str]] = {
-    **{name: INSTEAD[name] for name in ("chunks", "map", "starmap", "replace", "add_to_chord")},
+    **{name: INSTEAD[name] for name in ("replace", "add_to_chord")},
     "backend": "results are stored with their jobs; read them with AsyncResult",
     "send_event": "connect a signal, or read the events of the HTTP API",
-    "subtask": "write task.s(...)",
     "subtask_from_request": "call retry()",
     "signature_from_request": "call retry()",
 }
@@ -262,6 +261,7 @@ class Task:
         **options: Any,
     ) -> EagerResult:
         """Run it at once, in this process, with its retries and hooks. Nothing is stored."""
+        from rowlock.contrib.celery.app.compose import call_links
         from rowlock.contrib.celery.app.trace import run_eagerly
 
         headers = options.get("headers") or {}
@@ -275,24 +275,43 @@ class Task:
             headers=headers,
         )
         propagates = self.app.conf.task_eager_propagates if throw is None else throw
-        return run_eagerly(self, request, throw=propagates)
+        result = run_eagerly(self, request, throw=propagates)
+        call_links(request, result, options)
+        return result
 
     def s(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return the task with arguments, to be enqueued later or by a schedule."""
+        """Return the task with arguments, to be enqueued later, by a schedule or in a canvas."""
         return Signature(self, args, kwargs)
 
     def si(self, *args: Any, **kwargs: Any) -> Signature:
-        """Return the same as `s`: without chains, nothing is added to its arguments."""
-        return self.s(*args, **kwargs)
+        """As `s`, but results of earlier steps are not passed to it."""
+        return Signature(self, args, kwargs, immutable=True)
 
     def signature(
         self,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
+        options: Mapping[str, Any] | None = None,
+        *,
+        immutable: bool = False,
+        **other: Any,
     ) -> Signature:
         """Return the task with arguments and options, given as to `apply_async`."""
-        return Signature(self, tuple(args or ()), kwargs or {}, options)
+        return Signature(self, args, kwargs, {**(options or {}), **other}, immutable=immutable)
+
+    subtask = signature
+
+    def map(self, it: Iterable[Any]) -> Signature:
+        """Return one job that calls it with each of these values, and returns a list."""
+        return xmap(self, it)
+
+    def starmap(self, it: Iterable[Any]) -> Signature:
+        """Return one job that calls it with each of these lists of arguments."""
+        return xstarmap(self, it)
+
+    def chunks(self, it: Iterable[Any], n: int) -> chunks:
+        """Return jobs of `n` calls each, with these lists of arguments."""
+        return chunks(self, it, n)
 
     def AsyncResult(self, task_id: str) -> AsyncResult:  # noqa: N802  # Celery's name for it
         """Return a job by its id."""

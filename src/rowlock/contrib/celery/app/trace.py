@@ -26,18 +26,18 @@ from rowlock.contrib.celery.exceptions import (
     SoftTimeLimitExceeded,
 )
 from rowlock.contrib.celery.local import runs
-from rowlock.contrib.celery.result import EagerResult
+from rowlock.contrib.celery.result import AsyncResult, EagerResult, call_of
 from rowlock.contrib.compat import is_over, permanent
 from rowlock.interrupts import call_within
 
 if TYPE_CHECKING:
+    from rowlock.contrib.celery.app import Celery
     from rowlock.job import Job
 
 logger: logging.Logger = logging.getLogger("rowlock.contrib.celery")
 
 # The keys in a job's `meta`.
 EXPIRES: Final = "expires_at"
-CALL: Final = "celery"
 IGNORED: Final = "ignored"
 
 _NO_HOOKS: Final = (states.IGNORED, states.REJECTED, states.REVOKED)
@@ -210,6 +210,9 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
     job = context.job
     own = call_of(job)
     args, kwargs = task.shape.call(arguments, given=own.get("args", 0))
+    if own.get("failed"):
+        # An errback: what ended the other job takes the place of three arguments.
+        args = (*_failure_of(task.app, str(own["failed"])), *args[3:])
     soft = own.get("soft", task.app.soft_limit_of(task))
     return Request(
         id=job.id,
@@ -233,10 +236,14 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
     )
 
 
-def call_of(job: Job) -> Mapping[str, Any]:
-    """Return what the shim has noted in a job's `meta`."""
-    own = job.meta.get(CALL)
-    return own if isinstance(own, Mapping) else {}
+def _failure_of(app: Celery, id: str) -> tuple[Request, Any, str | None]:
+    """Return the request, the error and the traceback of a job that failed."""
+    result = AsyncResult(id, app=app)
+    job = result.job
+    request = Request(id=id, called_directly=False)
+    if job is not None:
+        request.task, request.kwargs = job.kind, job.payload
+    return request, result.result, result.traceback
 
 
 def _has_expired(job: Job) -> bool:

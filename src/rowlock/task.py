@@ -29,7 +29,7 @@ from rowlock import config, suggest
 from rowlock import retry as retries
 from rowlock.clock import duration_us
 from rowlock.context import Context
-from rowlock.cron import Cron, parse_cron
+from rowlock.cron import Cron, parse_times
 from rowlock.errors import OptionInvalid, shown
 from rowlock.inputs import Input
 from rowlock.job import Job, Lease, Policy
@@ -458,6 +458,7 @@ class Tasks:
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
         cron: str | None = None,
+        every: Duration | None = None,
         timezone: str | None = None,
         limit: Limit | None = None,
     ) -> TaskDecorator: ...
@@ -477,6 +478,7 @@ class Tasks:
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
         cron: str | None = None,
+        every: Duration | None = None,
         timezone: str | None = None,
         limit: Limit | None = None,
     ) -> Any:
@@ -502,6 +504,8 @@ class Tasks:
             cron: Enqueue it at these times, with the defaults of its parameters. Workers store the
                 schedule under the task's name when they start. For more options, and for arguments,
                 see `app.schedule`.
+            every: Enqueue it at this interval instead, whole seconds or a timedelta. The ticks are
+                multiples of the interval since 1970, so that restarts don't shift them.
             timezone: The time zone of `cron`, an IANA name. UTC by default.
             limit: How many of its jobs may run, and when: from `app.limit(...)`, or a
                 `rowlock.Limit` of its own.
@@ -521,6 +525,7 @@ class Tasks:
                 max_crashes=max_crashes,
                 executor=executor,
                 cron=cron,
+                every=every,
                 timezone=timezone,
                 limit=limit,
             )
@@ -627,7 +632,7 @@ def _blocks(
 
 
 def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
-    """Return the task. Raise if it has a `cron` and required parameters."""
+    """Return the task. Raise if it has a schedule and required parameters."""
     if task.settings.cron is None:
         return task
     required = [
@@ -686,6 +691,7 @@ def task_options(
     max_crashes: int,
     executor: Executor,
     cron: str | None = None,
+    every: Duration | None = None,
     timezone: str | None = None,
     limit: Limit | None = None,
 ) -> TaskOptions:
@@ -710,7 +716,7 @@ def task_options(
         keep_us=options.keep_us(keep),
         max_crashes=options.integer(max_crashes, option="max_crashes", low=1, high=1_000),
         executor=executor,
-        cron=_cron_of(cron, timezone),
+        cron=_cron_of(cron, every, timezone),
         limit=limit,
     )
 
@@ -747,9 +753,9 @@ def _own_name(function: Callable[..., Any]) -> str:
     return name
 
 
-def _cron_of(cron: str | None, timezone: str | None) -> Cron | None:
-    if cron is not None:
-        return parse_cron(cron, timezone="UTC" if timezone is None else timezone)
+def _cron_of(cron: str | None, every: Duration | None, timezone: str | None) -> Cron | None:
+    if cron is not None or every is not None:
+        return parse_times(cron, every, timezone=timezone)
     if timezone is not None:
         raise OptionInvalid("timezone", "needs cron; it does nothing without it")
     return None

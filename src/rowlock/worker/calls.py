@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 from typing import Literal
 
+from rowlock.cron import Cron, parse_times
 from rowlock.errors import OptionInvalid
 from rowlock.schedule import Schedule
 from rowlock.store import NewJob
@@ -146,21 +147,24 @@ class ScheduleCalls(ABC):
         name: str,
         task: Task[..., Any] | TaskCall[..., Any] | str,
         *,
-        cron: str,
+        cron: str | None = None,
+        every: float | timedelta | None = None,
         timezone: str = "UTC",
         payload: Mapping[str, object] | None = None,
         missed: Literal["skip", "once", "all"] = "skip",
     ) -> Schedule:
-        """Enqueue a task at the times of a cron expression, from now on.
+        """Enqueue a task at the times of a cron expression or at an interval, from now on.
 
-        The same name again replaces the schedule. Its next time stays, unless `cron` or `timezone`
-        are others; so it can be called at every start of a program.
+        The same name again replaces the schedule. Its next time stays, unless `cron`, `every` or
+        `timezone` are others; so it can be called at every start of a program.
 
         Args:
             name: Any name; unique in the database.
             task: A task, `task.using(...)` for options of its jobs, or a kind by its name.
             cron: Minute, hour, day of month, month, day of week; or six fields with seconds first;
                 or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+            every: An interval instead of `cron`, whole seconds or a timedelta. The ticks are
+                multiples of it since 1970, so that restarts don't shift them.
             timezone: An IANA name, such as "Europe/Berlin".
             payload: The arguments of each job.
             missed: What becomes of ticks that no scheduler was there for: "skip" forgets those more
@@ -170,24 +174,25 @@ class ScheduleCalls(ABC):
         Example:
             app.schedule("nightly", report, cron="30 2 * * *", timezone="Europe/Berlin")
         """
+        times = parse_times(cron, every, timezone=timezone)
         job = self._scheduled_job(task, payload)
-        return self.store.put_schedule(_new(name, job, cron=cron, timezone=timezone, missed=missed))
+        return self.store.put_schedule(_new(name, job, times, missed=missed))
 
     async def aschedule(
         self,
         name: str,
         task: Task[..., Any] | TaskCall[..., Any] | str,
         *,
-        cron: str,
+        cron: str | None = None,
+        every: float | timedelta | None = None,
         timezone: str = "UTC",
         payload: Mapping[str, object] | None = None,
         missed: Literal["skip", "once", "all"] = "skip",
     ) -> Schedule:
         """As `schedule`."""
+        times = parse_times(cron, every, timezone=timezone)
         job = self._scheduled_job(task, payload)
-        return await self.store.aput_schedule(
-            _new(name, job, cron=cron, timezone=timezone, missed=missed)
-        )
+        return await self.store.aput_schedule(_new(name, job, times, missed=missed))
 
     def _scheduled_job(
         self, task: Task[..., Any] | TaskCall[..., Any] | str, payload: Mapping[str, object] | None
@@ -212,5 +217,5 @@ def _job_of(
     return task.prepare(task.schema.validate({} if payload is None else payload), chosen)
 
 
-def _new(name: str, job: NewJob, *, cron: str, timezone: str, missed: str) -> NewSchedule:
-    return new_schedule(name, job, cron=cron, timezone=timezone, missed=missed)
+def _new(name: str, job: NewJob, times: Cron, *, missed: str) -> NewSchedule:
+    return new_schedule(name, job, cron=times.text, timezone=times.timezone, missed=missed)

@@ -47,6 +47,7 @@ def policy(
     executor: Executor = "auto",
     limit: Limit | None = None,
     cron: str | None = None,
+    every: float | timedelta | None = None,
     timezone: str | None = None,
 ) -> Callable[[F], F]:
     """Set the options of one task's jobs. Others come from the backend's `OPTIONS`.
@@ -61,6 +62,7 @@ def policy(
         limit: A `rowlock.Limit`: how many of its jobs may run, and when. Its `per` names a
             parameter of the task's function, or is a function of the arguments by name.
         cron: Enqueue it at these times, with the defaults of its parameters.
+        every: Enqueue it at this interval instead, whole seconds or a timedelta.
         timezone: The time zone of `cron`, an IANA name. UTC by default.
 
     Raises:
@@ -80,6 +82,7 @@ def policy(
         "executor": executor,
         "limit": limit,
         "cron": cron,
+        "every": every,
         "timezone": timezone,
     }
     chosen = {name: value for name, value in given.items() if value != "as the backend"}
@@ -118,6 +121,7 @@ def options_of(
         executor=chosen.get("executor", "auto"),
         limit=chosen.get("limit"),
         cron=chosen.get("cron"),
+        every=chosen.get("every"),
         timezone=chosen.get("timezone"),
     )
 

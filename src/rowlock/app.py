@@ -30,6 +30,7 @@ from rowlock.store.steps import Op
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks
 from rowlock.worker.calls import ScheduleCalls, WorkerCalls
+from rowlock.worker.hooks import WorkerHooks
 from rowlock.workflow import ChainStep, Workflow, put_chain, put_chord
 from rowlock.workflow_info import WorkflowInfo
 
@@ -86,6 +87,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         super().__init__()
         self._schema, self._clock = schema, clock
+        self.worker_hooks = WorkerHooks()
         self._url: str | None = None
         self._store: Store | None = None
         named = self._environment_url() if url is None else url
@@ -243,24 +245,12 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         await self.aclose()
 
-    # For shims: other queues load their tasks late, and tell processes of their start and end.
+    # For shims: other queues load their tasks late.
 
     def load_tasks(self) -> None:
         """Import the modules with tasks, if the app finds them late, as Celery's does.
 
         Commands and workers call it when they have loaded the app. An ordinary app does nothing.
-        """
-
-    def process_started(self) -> None:
-        """Called by `rowlock worker` in each process that runs jobs, before the first job.
-
-        Override it. An ordinary app does nothing.
-        """
-
-    def process_stopping(self) -> None:
-        """Called by `rowlock worker` in each process that ran jobs, after the last job.
-
-        It is not called if the process is killed. Override it. An ordinary app does nothing.
         """
 
     # Enqueue

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rowlock import config
 from rowlock.store import Store, options
 from rowlock.task import Tasks, prepare_follow_up
+from rowlock.worker.hooks import F, WorkerHooks
 from rowlock.worker.settings import WorkerSettings, worker_settings
 
 if TYPE_CHECKING:
@@ -38,10 +39,45 @@ class WorkerCalls(Tasks, ABC):
 
     store: Store
     state: Any
+    worker_hooks: WorkerHooks
 
     @abstractmethod
     async def aclose(self) -> None:
         """Close the store."""
+
+    def on_worker_start(self, function: F) -> F:
+        """Call a function in each process that runs jobs, before the first job. A decorator.
+
+        A coroutine function runs on the loop that runs the jobs. A plain function is called before
+        it. If one fails, the worker ends. A drain calls none.
+
+        Example:
+            @app.on_worker_start
+            async def warm_up() -> None: ...
+        """
+        return self.worker_hooks.add_start(function)
+
+    def on_worker_stop(self, function: F) -> F:
+        """Call a function in each process that ran jobs, after the last job. A decorator.
+
+        Those declared last are called first. One that fails is logged. None is called if the
+        process is killed, or if a plain function of a job does not stop within the grace.
+        """
+        return self.worker_hooks.add_stop(function)
+
+    def lifespan(self, function: F) -> F:
+        """Run the jobs of each process inside this generator or async generator. A decorator.
+
+        What it yields is `ctx.state`, instead of the app's `state`, unless it yields None. It is
+        entered after the plain start hooks and before the coroutines. An app has one.
+
+        Example:
+            @app.lifespan
+            async def pools() -> AsyncIterator[Pool]:
+                async with open_pool() as pool:
+                    yield pool
+        """
+        return self.worker_hooks.set_lifespan(function)
 
     def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
         """Run what is ready in this process and return how many runs that were.
@@ -92,7 +128,10 @@ class WorkerCalls(Tasks, ABC):
             grace: How long running jobs may go on when the block ends.
         """
         settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
-        async with self._embedded(settings).serving() as worker:
+        async with (
+            self.worker_hooks.around(self.state) as state,
+            self._embedded(settings, state).serving() as worker,
+        ):
             yield worker
 
     def run_worker(
@@ -110,15 +149,16 @@ class WorkerCalls(Tasks, ABC):
 
     async def _serve(self, settings: WorkerSettings) -> None:
         try:
-            await self._embedded(settings).run_until_signalled()
+            async with self.worker_hooks.around(self.state) as state:
+                await self._embedded(settings, state).run_until_signalled()
         finally:
             await self.aclose()
 
-    def _embedded(self, settings: WorkerSettings) -> EmbeddedWorker:
+    def _embedded(self, settings: WorkerSettings, state: Any) -> EmbeddedWorker:
         from rowlock.worker.embedded import EmbeddedWorker
 
         return EmbeddedWorker(
-            self.store, self, state=self.state, prepare=prepare_follow_up, settings=settings
+            self.store, self, state=state, prepare=prepare_follow_up, settings=settings
         )
 
 

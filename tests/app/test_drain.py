@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from typing import Any
 
 import pytest
 
@@ -672,3 +673,51 @@ def test_a_change_during_a_run_is_run_after_it(app, clock, fails):
 
     assert runs == [1, 3]
     assert ended.state == (JobState.CANCELLED if fails else JobState.SUCCEEDED)
+
+
+class Teapot(ConnectionError):
+    """An error of a class below another."""
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "state"),
+    [
+        ({"retry_for": ConnectionError}, Teapot(), "retrying"),
+        ({"retry_for": [ConnectionError, KeyError]}, ValueError(), "dead"),
+        ({"no_retry_for": (ConnectionError,)}, Teapot(), "dead"),
+        ({"no_retry_for": ConnectionError}, ValueError(), "retrying"),
+        ({"retry_for": OSError, "no_retry_for": Teapot}, Teapot(), "dead"),
+        ({"retry_for": KeyError, "timeout": 0.01}, None, "dead"),
+        ({"no_retry_for": KeyError, "timeout": 0.01}, None, "retrying"),
+    ],
+)
+def test_retries_by_exception_class(app, options: dict[str, Any], error, state: str):
+    """A class counts with those below it. A run past its limit is a TimeoutError."""
+
+    async def fail() -> None:
+        if error is not None:
+            raise error
+        await asyncio.Event().wait()
+
+    job = app.task(**options)(fail).enqueue()
+    app.drain()
+
+    assert app.get(job.id).state == state
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry_for": ()},
+        {"retry_for": "ConnectionError"},
+        {"retry_for": [ConnectionError, "x"]},
+        {"no_retry_for": ValueError("x")},
+        {"no_retry_for": int},
+    ],
+)
+def test_what_is_no_exception_class(app, options: dict[str, Any]):
+    """Where the task is defined."""
+    with pytest.raises(rowlock.OptionInvalid) as caught:
+        app.task(name="x", **options)(lambda: None)
+
+    assert caught.value.option in options

@@ -47,13 +47,14 @@ def instrument(app: App, *, failures: Literal["all", "last"] = "all") -> None:
     """
     # Log lines about failures would be a second event for each.
     ignore_logger("rowlock.worker")
-    install(app, _Sentry(only_last=failures == "last"))
+    install(app, _Sentry(app, only_last=failures == "last"))
 
 
 class _Sentry:
     """The scopes, transactions and events of one app."""
 
-    def __init__(self, *, only_last: bool) -> None:
+    def __init__(self, app: App, *, only_last: bool) -> None:
+        self._app = app
         self._only_last = only_last
 
     def marks(self) -> Mapping[str, object]:
@@ -116,7 +117,10 @@ class _Sentry:
 
     def _tell(self, error: BaseException, row: JobRow) -> None:
         most = row.max_attempts or config.MAX_ATTEMPTS_DEFAULT
-        if self._only_last and not is_last(error, attempt=row.attempt, max_attempts=most):
+        task = self._app.find(row.kind)
+        if self._only_last and not is_last(
+            error, attempt=row.attempt, max_attempts=most, task=task
+        ):
             return
         client = sentry_sdk.get_client()
         event, hint = event_from_exception(

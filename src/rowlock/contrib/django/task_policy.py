@@ -16,7 +16,14 @@ from rowlock import config, misfits
 from rowlock.errors import OptionInvalid
 from rowlock.limits import Limit
 from rowlock.suggest import nearest
-from rowlock.task import Executor, RetryOption, TaskOptions, task_options
+from rowlock.task_options import (
+    Executor,
+    RetryOption,
+    TaskOptions,
+    retry_rules,
+    task_options,
+    times_of,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 AsBackend = Literal["as the backend"]
@@ -114,15 +121,13 @@ def options_of(
         queue=queue,
         priority=0,
         max_attempts=chosen.get("max_attempts", config.MAX_ATTEMPTS_DEFAULT),
-        retry_option=chosen.get("retry", "jitter"),
+        retry=retry_rules(chosen.get("retry", "jitter")),
         timeout=chosen.get("timeout"),
         keep=chosen.get("keep", config.KEEP_SECONDS_DEFAULT),
         max_crashes=chosen.get("max_crashes", config.MAX_CRASHES_DEFAULT),
         executor=chosen.get("executor", "auto"),
         limit=chosen.get("limit"),
-        cron=chosen.get("cron"),
-        every=chosen.get("every"),
-        timezone=chosen.get("timezone"),
+        cron=times_of(chosen.get("cron"), chosen.get("every"), chosen.get("timezone")),
     )
 
 

@@ -50,8 +50,8 @@ from rowlock.cron import Cron, parse_cron
 from rowlock.ids import new_id
 from rowlock.job import decode_policy
 from rowlock.store import NewJob, options
-from rowlock.task import Executor
 from rowlock.task import Task as RowlockTask
+from rowlock.task_options import Executor
 
 if TYPE_CHECKING:
     from rowlock.worker.drain import Drain

@@ -348,6 +348,10 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
             raise OptionInvalid(
                 "limit_key", f"kind {kind!r} is unknown here, and so is its limit; leave it out"
             )
+        for option in ("timeout", "expires"):
+            if option in chosen:
+                problem = f"needs the task, and kind {kind!r} is unknown here; set it in the task"
+                raise OptionInvalid(option, problem)
         policy: Policy | None = None
         if "keep" in chosen:
             kept = options.keep_us(chosen["keep"])

@@ -26,6 +26,7 @@ from uuid import UUID
 import msgspec
 
 from rowlock import config, suggest
+from rowlock.clock import to_us
 from rowlock.context import Context
 from rowlock.cron import Cron
 from rowlock.errors import OptionInvalid
@@ -42,8 +43,10 @@ from rowlock.task_options import (
     RetryOption,
     TaskOptions,
     check_function,
+    expires_us,
     retry_rules,
     task_options,
+    timeout_us,
     times_of,
 )
 
@@ -69,6 +72,8 @@ class EnqueueOptions(TypedDict, total=False):
     queue: str
     max_attempts: int
     keep: Duration | None
+    timeout: Duration | None
+    expires: Duration | datetime | None
     tags: Collection[str]
     meta: Mapping[str, object]
     id: str | UUID | None
@@ -212,6 +217,8 @@ class Task(Generic[P, R_co]):
         queue: str | None = None,
         max_attempts: int | None = None,
         keep: Duration | Literal["as the task"] | None = "as the task",
+        timeout: Duration | Literal["as the task"] | None = "as the task",
+        expires: Duration | datetime | Literal["as the task"] | None = "as the task",
         tags: Collection[str] = (),
         meta: Mapping[str, object] | None = None,
         id: str | UUID | None = None,
@@ -242,6 +249,9 @@ class Task(Generic[P, R_co]):
             max_attempts: A limit other than the task's.
             keep: How long to keep the finished job, in seconds. 0 removes it at once, None keeps it
                 forever.
+            timeout: A time limit other than the task's. None means no limit.
+            expires: Cancel the job instead of running it after this time: seconds or a timedelta
+                from its creation, or an aware datetime. None means never.
             tags: Names to find the job by.
             meta: Free context, a small JSON object.
             id: A UUID of your own. The same id again means the same job. Its tokens are large
@@ -254,16 +264,10 @@ class Task(Generic[P, R_co]):
         chosen: EnqueueOptions = {"key": key, "key_hold": key_hold, "tenant": tenant, "id": id}
         chosen.update({"if_held": if_held, "quiet": quiet, "max_wait": max_wait})
         chosen.update({"delay": delay, "run_at": run_at, "tags": tags, "meta": meta or {}})
-        if priority is not None:
-            chosen["priority"] = priority
-        if queue is not None:
-            chosen["queue"] = queue
-        if max_attempts is not None:
-            chosen["max_attempts"] = max_attempts
-        if keep != "as the task":
-            chosen["keep"] = keep
-        if limit_key is not None:
-            chosen["limit_key"] = limit_key
+        others = {"priority": priority, "queue": queue, "max_attempts": max_attempts}
+        chosen.update(_given({**others, "limit_key": limit_key}, absent=None))
+        stored = {"keep": keep, "timeout": timeout, "expires": expires}
+        chosen.update(_given(stored, absent="as the task"))
         return TaskCall(self, chosen, conn)
 
     def prepare(self, payload: str, chosen: EnqueueOptions) -> NewJob:
@@ -299,10 +303,9 @@ class Task(Generic[P, R_co]):
         return job
 
     def _policy(self, chosen: EnqueueOptions) -> str:
-        if "keep" in chosen:
+        if changes := _policy_changes(chosen):
             policy = self.settings.policy(keep_dead_us=self.sender.keep_dead_us)
-            kept = options.keep_us(chosen["keep"])
-            return msgspec.structs.replace(policy, keep=kept).encoded()
+            return msgspec.structs.replace(policy, **changes).encoded()
         if self._policy_text is None:
             policy = self.settings.policy(keep_dead_us=self.sender.keep_dead_us)
             self._policy_text = policy.encoded()
@@ -395,6 +398,27 @@ class TaskCall(Generic[P, R_co]):
         return made._replace(inputs=inputs) if inputs else made
 
 
+def _given(values: Mapping[str, object], *, absent: object) -> EnqueueOptions:
+    given = {name: value for name, value in values.items() if value != absent}
+    return cast("EnqueueOptions", given)
+
+
+def _policy_changes(chosen: EnqueueOptions) -> dict[str, int | None]:
+    """Return what a job's own options change in the policy of its task."""
+    changes = dict[str, int | None]()
+    if "keep" in chosen:
+        changes["keep"] = options.keep_us(chosen["keep"])
+    if "timeout" in chosen:
+        changes["timeout"] = timeout_us(chosen["timeout"])
+    if "expires" in chosen:
+        end = chosen["expires"]
+        if isinstance(end, datetime):
+            changes |= {"expires": None, "expires_at": to_us(end, option="expires")}
+        else:
+            changes["expires"] = expires_us(end)
+    return changes
+
+
 def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
     """Return the job of `ctx.enqueue_on_success`."""
     if not isinstance(task, Task | TaskCall):
@@ -460,6 +484,7 @@ class Tasks:
         no_retry_for: ErrorClasses = (),
         timeout: Duration | None = None,
         keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
+        expires: Duration | None = None,
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
         cron: str | None = None,
@@ -482,6 +507,7 @@ class Tasks:
         no_retry_for: ErrorClasses = (),
         timeout: Duration | None = None,
         keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
+        expires: Duration | None = None,
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
         cron: str | None = None,
@@ -505,6 +531,7 @@ class Tasks:
             timeout: A run that takes longer fails. None: no limit. A drain stops only coroutines.
             keep: How long to keep a succeeded or cancelled job, a day by default. 0 removes it at
                 once, None keeps it forever.
+            expires: Cancel a job instead of running it this long after its creation.
             max_crashes: How often a job may crash its process while running in isolation before it
                 is dead.
             executor: Where it runs: "async", "thread" or "process". "auto" runs coroutines on the
@@ -527,6 +554,7 @@ class Tasks:
                 retry=retry_rules(retry, retry_for, no_retry_for),
                 timeout=timeout,
                 keep=keep,
+                expires=expires,
                 max_crashes=max_crashes,
                 executor=executor,
                 cron=times_of(cron, every, timezone),

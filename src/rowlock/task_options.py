@@ -54,6 +54,7 @@ class TaskOptions:
     executor: Executor
     cron: Cron | None = None
     limit: Limit | None = None
+    expires_us: int | None = None
 
     def policy(self, *, keep_dead_us: int | None) -> Policy:
         """Return the policy that is stored with each job."""
@@ -64,6 +65,7 @@ class TaskOptions:
             keep=self.keep_us,
             keep_dead=keep_dead_us,
             max_crashes=self.max_crashes,
+            expires=self.expires_us,
         )
 
 
@@ -81,6 +83,7 @@ def task_options(
     executor: Executor,
     cron: Cron | None = None,
     limit: Limit | None = None,
+    expires: Duration | None = None,
 ) -> TaskOptions:
     """Check the options of a task."""
     if executor not in ("auto", "async", "thread", "process"):
@@ -99,12 +102,13 @@ def task_options(
         priority=options.priority_of(priority),
         max_attempts=options.attempts(max_attempts),
         retry=retry,
-        timeout_us=None if timeout is None else _timeout_us(timeout),
+        timeout_us=timeout_us(timeout),
         keep_us=options.keep_us(keep),
         max_crashes=options.integer(max_crashes, option="max_crashes", low=1, high=1_000),
         executor=executor,
         cron=cron,
         limit=limit,
+        expires_us=expires_us(expires),
     )
 
 
@@ -172,7 +176,20 @@ def times_of(cron: str | None, every: Duration | None, timezone: str | None) -> 
     return None
 
 
-def _timeout_us(timeout: Duration) -> int:
+def expires_us(expires: Duration | None) -> int | None:
+    """Check after which time a job is not to run. None: never."""
+    if expires is None:
+        return None
+    length = duration_us(expires, option="expires")
+    if length == 0:
+        raise OptionInvalid("expires", "must be longer than 0 seconds; None means never")
+    return length
+
+
+def timeout_us(timeout: Duration | None) -> int | None:
+    """Check a time limit. None: there is none."""
+    if timeout is None:
+        return None
     limit = duration_us(timeout, option="timeout")
     if limit == 0:
         raise OptionInvalid("timeout", "must be longer than 0 seconds; None means no limit")

@@ -12,7 +12,6 @@ It needs the extra `sentry`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -24,18 +23,15 @@ from sentry_sdk.utils import event_from_exception
 from rowlock import config
 from rowlock.app import App
 from rowlock.columns import JobRow
-from rowlock.context import Cancel, Release, Throttled
-from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
+from rowlock.worker.instrumentation import NO_FAILURE, install, texts_of
 from rowlock.worker.report import fields_of
 from rowlock.worker.run import is_last
 
 # The key in `meta` for Sentry's trace headers.
 MARK = "sentry"
 _ORIGIN = "auto.queue.rowlock"
-# A run that ended with these has not failed.
-_NO_FAILURE = (Release, Throttled, Cancel, asyncio.CancelledError)
 
 
 def instrument(app: App, *, failures: Literal["all", "last"] = "all") -> None:
@@ -104,7 +100,7 @@ class _Sentry:
                 span.set_status("ok")
                 try:
                     yield
-                except _NO_FAILURE as error:
+                except NO_FAILURE as error:
                     span.set_status("cancelled")
                     ended = error
                 except BaseException as error:

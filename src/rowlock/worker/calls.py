@@ -22,12 +22,13 @@ from rowlock.worker.settings import WorkerSettings, worker_settings
 if TYPE_CHECKING:
     from rowlock.worker.drain import Drain
     from rowlock.worker.embedded import EmbeddedWorker
+    from rowlock.worker.instrumentation import Middleware
 
 
 from typing import Literal
 
 from rowlock.cron import Cron, parse_times
-from rowlock.errors import OptionInvalid
+from rowlock.errors import OptionInvalid, shown
 from rowlock.schedule import Schedule
 from rowlock.store import NewJob
 from rowlock.store.ops.schedule import NewSchedule, new_schedule
@@ -78,6 +79,19 @@ class WorkerCalls(Tasks, ABC):
                     yield pool
         """
         return self.worker_hooks.set_lifespan(function)
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Call a `rowlock.Middleware` around every run of every task, now and later ones.
+
+        The one that is added last is the outermost. Add it in the app's module, so that every
+        process has it.
+        """
+        from rowlock.worker.instrumentation import Middleware, add_middleware
+
+        if not isinstance(middleware, Middleware):
+            problem = f"must be an instance of a rowlock.Middleware, not {shown(middleware)}"
+            raise OptionInvalid("middleware", problem)
+        add_middleware(self, middleware)
 
     def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
         """Run what is ready in this process and return how many runs that were.

@@ -233,7 +233,16 @@ def at_noon(day: date, zone: str) -> datetime:
 
 MOMENTS = st.datetimes(datetime(2005, 1, 1), datetime(2035, 1, 1))  # noqa: DTZ001  # made aware below
 TEXTS = st.sampled_from(
-    ["* * * * *", "*/7 * * * *", "0 * * * *", "30 1,2,3 * * *", "*/20 0-3 * * *", "15 */3 * * 0"]
+    [
+        "every 7s",
+        "every 5400s",
+        "* * * * *",
+        "*/7 * * * *",
+        "0 * * * *",
+        "30 1,2,3 * * *",
+        "*/20 0-3 * * *",
+        "15 */3 * * 0",
+    ]
 )
 
 

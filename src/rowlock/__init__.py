@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from rowlock.store.options import TypedJob
     from rowlock.task import Task, TaskCall, Tasks
     from rowlock.why import WaitedFor, Why, WhyCode
+    from rowlock.worker.instrumentation import Middleware
     from rowlock.workflow import Group, Growth, Node, Workflow
     from rowlock.workflow_info import WorkflowGraph, WorkflowInfo, WorkflowPage, WorkflowStack
     from rowlock.workflow_rules import WorkflowState
@@ -108,6 +109,7 @@ _HOMES = {
     "rowlock.task": ("Task", "TaskCall", "Tasks"),
     "rowlock.store.options": ("TypedJob",),
     "rowlock.why": ("WaitedFor", "Why", "WhyCode"),
+    "rowlock.worker.instrumentation": ("Middleware",),
     "rowlock.workflow": ("Group", "Growth", "Node", "Workflow"),
     "rowlock.workflow_info": ("WorkflowGraph", "WorkflowInfo", "WorkflowPage", "WorkflowStack"),
     "rowlock.workflow_rules": ("WorkflowState",),
@@ -144,6 +146,7 @@ __all__ = [
     "LimitRules",
     "LogLine",
     "ManualClock",
+    "Middleware",
     "MigrationNeeded",
     "MissedTicks",
     "NewJob",

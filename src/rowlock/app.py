@@ -31,6 +31,7 @@ from rowlock.store.steps import Op
 from rowlock.store.url import masked
 from rowlock.task import EnqueueOptions, Task, Tasks
 from rowlock.worker.calls import ScheduleCalls, WorkerCalls
+from rowlock.worker.hooks import WorkerHooks
 from rowlock.workflow import ChainStep, Workflow, put_chain, put_chord
 from rowlock.workflow_info import WorkflowInfo
 
@@ -87,6 +88,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         super().__init__()
         self._schema, self._clock = schema, clock
+        self.worker_hooks = WorkerHooks()
         self._url: str | None = None
         self._store: Store | None = None
         named = self._environment_url() if url is None else url
@@ -244,24 +246,12 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         await self.aclose()
 
-    # For shims: other queues load their tasks late, and tell processes of their start and end.
+    # For shims: other queues load their tasks late.
 
     def load_tasks(self) -> None:
         """Import the modules with tasks, if the app finds them late, as Celery's does.
 
         Commands and workers call it when they have loaded the app. An ordinary app does nothing.
-        """
-
-    def process_started(self) -> None:
-        """Called by `rowlock worker` in each process that runs jobs, before the first job.
-
-        Override it. An ordinary app does nothing.
-        """
-
-    def process_stopping(self) -> None:
-        """Called by `rowlock worker` in each process that ran jobs, after the last job.
-
-        It is not called if the process is killed. Override it. An ordinary app does nothing.
         """
 
     # Enqueue
@@ -372,6 +362,10 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
             raise OptionInvalid(
                 "limit_key", f"kind {kind!r} is unknown here, and so is its limit; leave it out"
             )
+        for option in ("timeout", "expires"):
+            if option in chosen:
+                problem = f"needs the task, and kind {kind!r} is unknown here; set it in the task"
+                raise OptionInvalid(option, problem)
         policy: Policy | None = None
         if "keep" in chosen:
             kept = options.keep_us(chosen["keep"])

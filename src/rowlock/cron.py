@@ -1,4 +1,4 @@
-"""Cron expressions and the instants they name in a time zone. Pure, `cronsim` reads the fields.
+"""Cron expressions and intervals, and the instants they name. Pure, `cronsim` reads the fields.
 
 1. An expression whose hour is not `*` follows the wall clock. A time that a clock change skips runs
    at the first instant after the gap. A time that it repeats runs once, at its first pass.
@@ -6,6 +6,8 @@
    shows a matching time. The repeated hour counts like any other, and the skipped one does not
    exist. The same holds for the half hour by which some zones change.
 3. A tick is a whole second, and the next tick is always later than the given moment.
+4. An interval ("every 7s") has its ticks at the multiples of its length since 1970 in UTC. They
+   depend neither on a worker's start nor on the tick before, so restarts don't shift them.
 
 cronsim has a similar rule for expressions without any `*` in minute and hour. But from within a
 repeated hour it returns a time of the first pass, which is over. And for expressions with a `*` it
@@ -15,6 +17,7 @@ this module converts them to instants.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +27,7 @@ from zoneinfo import ZoneInfo
 from cronsim import CronSim, CronSimError
 
 from rowlock import config
-from rowlock.clock import from_us, to_us
+from rowlock.clock import duration_us, from_us, to_us
 from rowlock.errors import OptionInvalid
 
 _ALIASES = {
@@ -37,6 +40,8 @@ _ALIASES = {
     "@hourly": "0 * * * *",
 }
 _EVERY_HOUR = ("*", "*/1")
+# An interval as it is stored. At most a hundred years, as every duration.
+_INTERVAL = re.compile(r"every ([1-9][0-9]{0,9})s", re.ASCII)
 _SECOND = timedelta(seconds=1)
 # No zone changes its clocks forth and back within a day.
 _DAY = timedelta(days=1)
@@ -51,7 +56,7 @@ _STRETCH_GROWTH = 4
 class Cron:
     """A checked expression in a time zone. See `parse_cron`.
 
-    `text` is the expression as written, `fields` its five or six fields.
+    `text` is the expression as written, or an interval such as "every 7s".
     """
 
     text: str
@@ -59,6 +64,8 @@ class Cron:
 
     def next_after(self, moment: int) -> int:
         """Return the first tick later than `moment`, both in microseconds."""
+        if (interval := _interval_us(self.text)) is not None:
+            return (moment // interval + 1) * interval
         after = from_us(moment)
         zone = ZoneInfo(self.timezone)
         fields = _fields_of(self.text)
@@ -96,7 +103,8 @@ def parse_cron(text: str, *, timezone: str = "UTC") -> Cron:
 
     Args:
         text: Five fields (minute, hour, day of month, month, day of week), six with seconds first,
-            or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+            or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`. Or an interval as
+            `interval_text` returns it.
         timezone: An IANA name, such as "Europe/Berlin".
 
     Raises:
@@ -104,6 +112,8 @@ def parse_cron(text: str, *, timezone: str = "UTC") -> Cron:
     """
     if not isinstance(text, str) or not 0 < len(text) <= config.NAME_CHARACTERS_MAX:
         raise OptionInvalid("cron", f"must be a cron expression such as '0 3 * * *', not {text!r}")
+    if _interval_us(text) is not None:
+        return Cron(text, _check_timezone(timezone))
     try:
         next(CronSim(" ".join(_fields_of(text)), _SOME_DAY))
     except CronSimError as error:
@@ -114,6 +124,40 @@ def parse_cron(text: str, *, timezone: str = "UTC") -> Cron:
     except StopIteration:
         raise OptionInvalid("cron", f"{text!r} names a day that never comes") from None
     return Cron(text, _check_timezone(timezone))
+
+
+def parse_times(
+    cron: str | None, every: float | timedelta | None, *, timezone: str | None = None
+) -> Cron:
+    """Check the times of a schedule: an expression in a time zone, or an interval.
+
+    Raises:
+        OptionInvalid: One is invalid, both are given or neither, or an interval has a time zone.
+    """
+    if every is None:
+        if cron is None:
+            raise OptionInvalid("cron", "give cron='0 3 * * *' or every=timedelta(...)")
+        return parse_cron(cron, timezone="UTC" if timezone is None else timezone)
+    if cron is not None:
+        raise OptionInvalid("every", "can't be combined with cron; give one of them")
+    if timezone not in (None, "UTC"):
+        raise OptionInvalid("timezone", "is for cron; an interval is the same in every time zone")
+    return parse_cron(interval_text(every))
+
+
+def interval_text(every: float | timedelta) -> str:
+    """Return an interval as it is stored: "every 7s"."""
+    length = duration_us(every, option="every")
+    if length == 0 or length % config.SECOND_US:
+        raise OptionInvalid("every", f"must be a whole number of seconds, 1 or more, not {every!r}")
+    return f"every {length // config.SECOND_US}s"
+
+
+def _interval_us(text: str) -> int | None:
+    found = _INTERVAL.fullmatch(text)
+    if found is None:
+        return None
+    return duration_us(int(found[1]), option="cron")
 
 
 def _fields_of(text: str) -> list[str]:

@@ -90,6 +90,7 @@ class Policy(msgspec.Struct, frozen=True):
     Times are in microseconds. `keep` None means forever. `retry` is the stored form of a policy of
     `rowlock.retry`, None is the default one. `is_partial` is true if the job was enqueued where its
     kind was unknown and only `keep` was chosen. The first worker that knows the kind sets the rest.
+    A job does not run any more `expires` after its creation, nor from the time `expires_at` on.
     """
 
     timeout: int | None = None
@@ -98,6 +99,8 @@ class Policy(msgspec.Struct, frozen=True):
     keep_dead: int | None = int(config.KEEP_DEAD_SECONDS_DEFAULT) * config.SECOND_US
     max_crashes: int = config.MAX_CRASHES_DEFAULT
     is_partial: bool = False
+    expires: int | None = None
+    expires_at: int | None = None
 
     def encoded(self) -> str:
         """Return the stored form: only what differs from the defaults."""
@@ -348,6 +351,17 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
         payload_preview=row.payload[: config.PAYLOAD_PREVIEW_CHARACTERS],
         created=created,
     )
+
+
+def expired_at(row: JobRow) -> int | None:
+    """Return when a claimed job expired, in microseconds. None if it may run."""
+    policy = decode_policy(row.policy)
+    assert row.started_at is not None
+    ends = [] if policy.expires_at is None else [policy.expires_at]
+    if policy.expires is not None:
+        ends.append(row.created_at + policy.expires)
+    end = min(ends, default=None)
+    return None if end is None or row.started_at < end else end
 
 
 def timeout_of(row: JobRow) -> float | None:

@@ -6,8 +6,8 @@ import functools
 import inspect
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from dataclasses import replace
+from datetime import datetime
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -26,29 +26,35 @@ from uuid import UUID
 import msgspec
 
 from rowlock import config, suggest
-from rowlock import retry as retries
-from rowlock.clock import duration_us
+from rowlock.clock import to_us
 from rowlock.context import Context
-from rowlock.cron import Cron, parse_cron
-from rowlock.errors import OptionInvalid, shown
+from rowlock.cron import Cron
+from rowlock.errors import OptionInvalid
 from rowlock.inputs import Input
-from rowlock.job import Job, Lease, Policy
+from rowlock.job import Job, Lease
 from rowlock.limits import Fields, Key, Limit
 from rowlock.signature import PayloadSchema
 from rowlock.store import KnownPolicy, NewJob, options
 from rowlock.store.options import TypedJob
+from rowlock.task_options import (
+    Duration,
+    ErrorClasses,
+    Executor,
+    RetryOption,
+    TaskOptions,
+    check_function,
+    expires_us,
+    retry_rules,
+    task_options,
+    timeout_us,
+    times_of,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 # Covariant, so that a checker finds the result of a coroutine.
 R_co = TypeVar("R_co", covariant=True)
-
-Executor = Literal["auto", "async", "thread", "process"]
-Duration = float | timedelta
-RetryOption = str | retries.Policy | Callable[[int, BaseException | None], Duration]
-
-_DEFAULT_RETRY = retries.to_stored(retries.jitter())
 
 
 class EnqueueOptions(TypedDict, total=False):
@@ -66,6 +72,8 @@ class EnqueueOptions(TypedDict, total=False):
     queue: str
     max_attempts: int
     keep: Duration | None
+    timeout: Duration | None
+    expires: Duration | datetime | None
     tags: Collection[str]
     meta: Mapping[str, object]
     id: str | UUID | None
@@ -209,6 +217,8 @@ class Task(Generic[P, R_co]):
         queue: str | None = None,
         max_attempts: int | None = None,
         keep: Duration | Literal["as the task"] | None = "as the task",
+        timeout: Duration | Literal["as the task"] | None = "as the task",
+        expires: Duration | datetime | Literal["as the task"] | None = "as the task",
         tags: Collection[str] = (),
         meta: Mapping[str, object] | None = None,
         id: str | UUID | None = None,
@@ -239,6 +249,9 @@ class Task(Generic[P, R_co]):
             max_attempts: A limit other than the task's.
             keep: How long to keep the finished job, in seconds. 0 removes it at once, None keeps it
                 forever.
+            timeout: A time limit other than the task's. None means no limit.
+            expires: Cancel the job instead of running it after this time: seconds or a timedelta
+                from its creation, or an aware datetime. None means never.
             tags: Names to find the job by.
             meta: Free context, a small JSON object.
             id: A UUID of your own. The same id again means the same job. Its tokens are large
@@ -251,16 +264,10 @@ class Task(Generic[P, R_co]):
         chosen: EnqueueOptions = {"key": key, "key_hold": key_hold, "tenant": tenant, "id": id}
         chosen.update({"if_held": if_held, "quiet": quiet, "max_wait": max_wait})
         chosen.update({"delay": delay, "run_at": run_at, "tags": tags, "meta": meta or {}})
-        if priority is not None:
-            chosen["priority"] = priority
-        if queue is not None:
-            chosen["queue"] = queue
-        if max_attempts is not None:
-            chosen["max_attempts"] = max_attempts
-        if keep != "as the task":
-            chosen["keep"] = keep
-        if limit_key is not None:
-            chosen["limit_key"] = limit_key
+        others = {"priority": priority, "queue": queue, "max_attempts": max_attempts}
+        chosen.update(_given({**others, "limit_key": limit_key}, absent=None))
+        stored = {"keep": keep, "timeout": timeout, "expires": expires}
+        chosen.update(_given(stored, absent="as the task"))
         return TaskCall(self, chosen, conn)
 
     def prepare(self, payload: str, chosen: EnqueueOptions) -> NewJob:
@@ -296,10 +303,9 @@ class Task(Generic[P, R_co]):
         return job
 
     def _policy(self, chosen: EnqueueOptions) -> str:
-        if "keep" in chosen:
+        if changes := _policy_changes(chosen):
             policy = self.settings.policy(keep_dead_us=self.sender.keep_dead_us)
-            kept = options.keep_us(chosen["keep"])
-            return msgspec.structs.replace(policy, keep=kept).encoded()
+            return msgspec.structs.replace(policy, **changes).encoded()
         if self._policy_text is None:
             policy = self.settings.policy(keep_dead_us=self.sender.keep_dead_us)
             self._policy_text = policy.encoded()
@@ -392,6 +398,27 @@ class TaskCall(Generic[P, R_co]):
         return made._replace(inputs=inputs) if inputs else made
 
 
+def _given(values: Mapping[str, object], *, absent: object) -> EnqueueOptions:
+    given = {name: value for name, value in values.items() if value != absent}
+    return cast("EnqueueOptions", given)
+
+
+def _policy_changes(chosen: EnqueueOptions) -> dict[str, int | None]:
+    """Return what a job's own options change in the policy of its task."""
+    changes = dict[str, int | None]()
+    if "keep" in chosen:
+        changes["keep"] = options.keep_us(chosen["keep"])
+    if "timeout" in chosen:
+        changes["timeout"] = timeout_us(chosen["timeout"])
+    if "expires" in chosen:
+        end = chosen["expires"]
+        if isinstance(end, datetime):
+            changes |= {"expires": None, "expires_at": to_us(end, option="expires")}
+        else:
+            changes["expires"] = expires_us(end)
+    return changes
+
+
 def prepare_follow_up(task: Any, payload: dict[str, Any]) -> NewJob:
     """Return the job of `ctx.enqueue_on_success`."""
     if not isinstance(task, Task | TaskCall):
@@ -453,11 +480,15 @@ class Tasks:
         priority: int = 0,
         max_attempts: int = config.MAX_ATTEMPTS_DEFAULT,
         retry: RetryOption = "jitter",
+        retry_for: ErrorClasses | None = None,
+        no_retry_for: ErrorClasses = (),
         timeout: Duration | None = None,
         keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
+        expires: Duration | None = None,
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
         cron: str | None = None,
+        every: Duration | None = None,
         timezone: str | None = None,
         limit: Limit | None = None,
     ) -> TaskDecorator: ...
@@ -472,11 +503,15 @@ class Tasks:
         priority: int = 0,
         max_attempts: int = config.MAX_ATTEMPTS_DEFAULT,
         retry: RetryOption = "jitter",
+        retry_for: ErrorClasses | None = None,
+        no_retry_for: ErrorClasses = (),
         timeout: Duration | None = None,
         keep: Duration | None = config.KEEP_SECONDS_DEFAULT,
+        expires: Duration | None = None,
         max_crashes: int = config.MAX_CRASHES_DEFAULT,
         executor: Executor = "auto",
         cron: str | None = None,
+        every: Duration | None = None,
         timezone: str | None = None,
         limit: Limit | None = None,
     ) -> Any:
@@ -491,20 +526,21 @@ class Tasks:
                 at most once: a run that is cut short after it began is dead as `Interrupted`.
             retry: How long to wait after a failure: a name, one of `rowlock.retry`, or a callable
                 of (attempt, error).
-            timeout: A run that takes longer fails. A drain can stop coroutines only. None means no
-                limit.
+            retry_for: Retry only after these exceptions, a class or several. None means all.
+            no_retry_for: Never retry after these. A run past its limit counts as `TimeoutError`.
+            timeout: A run that takes longer fails. None: no limit. A drain stops only coroutines.
             keep: How long to keep a succeeded or cancelled job, a day by default. 0 removes it at
                 once, None keeps it forever.
+            expires: Cancel a job instead of running it this long after its creation.
             max_crashes: How often a job may crash its process while running in isolation before it
                 is dead.
             executor: Where it runs: "async", "thread" or "process". "auto" runs coroutines on the
                 event loop and plain functions in threads. A drain runs all in its own process.
             cron: Enqueue it at these times, with the defaults of its parameters. Workers store the
-                schedule under the task's name when they start. For more options, and for arguments,
-                see `app.schedule`.
+                schedule under the task's name when they start. For arguments, see `app.schedule`.
+            every: Enqueue it at this interval instead, in whole seconds or as a timedelta.
             timezone: The time zone of `cron`, an IANA name. UTC by default.
-            limit: How many of its jobs may run, and when: from `app.limit(...)`, or a
-                `rowlock.Limit` of its own.
+            limit: How many of its jobs may run, and when: `app.limit(...)` or a `rowlock.Limit`.
         """
 
         def decorate(target: Callable[..., Any]) -> Task[..., Any]:
@@ -515,13 +551,13 @@ class Tasks:
                 queue=queue,
                 priority=priority,
                 max_attempts=max_attempts,
-                retry_option=retry,
+                retry=retry_rules(retry, retry_for, no_retry_for),
                 timeout=timeout,
                 keep=keep,
+                expires=expires,
                 max_crashes=max_crashes,
                 executor=executor,
-                cron=cron,
-                timezone=timezone,
+                cron=times_of(cron, every, timezone),
                 limit=limit,
             )
             return self._register(_runnable_alone(Task(target, settings)))
@@ -627,7 +663,7 @@ def _blocks(
 
 
 def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
-    """Return the task. Raise if it has a `cron` and required parameters."""
+    """Return the task. Raise if it has a schedule and required parameters."""
     if task.settings.cron is None:
         return task
     required = [
@@ -643,120 +679,3 @@ def _runnable_alone(task: Task[..., Any]) -> Task[..., Any]:
             "app.schedule(..., payload=...)",
         )
     return task
-
-
-@dataclass(frozen=True, slots=True)
-class TaskOptions:
-    """The checked options of a task: how its jobs are run."""
-
-    name: str
-    queue: str
-    priority: int
-    max_attempts: int
-    retry: retries.Policy
-    timeout_us: int | None
-    keep_us: int | None
-    max_crashes: int
-    executor: Executor
-    cron: Cron | None = None
-    limit: Limit | None = None
-
-    def policy(self, *, keep_dead_us: int | None) -> Policy:
-        """Return the policy that is stored with each job."""
-        stored = retries.to_stored(self.retry)
-        return Policy(
-            timeout=self.timeout_us,
-            retry=None if stored == _DEFAULT_RETRY else stored,
-            keep=self.keep_us,
-            keep_dead=keep_dead_us,
-            max_crashes=self.max_crashes,
-        )
-
-
-def task_options(
-    function: Callable[..., Any],
-    *,
-    name: str | None,
-    queue: str,
-    priority: int,
-    max_attempts: int,
-    retry_option: RetryOption,
-    timeout: Duration | None,
-    keep: Duration | None,
-    max_crashes: int,
-    executor: Executor,
-    cron: str | None = None,
-    timezone: str | None = None,
-    limit: Limit | None = None,
-) -> TaskOptions:
-    """Check the options of a task."""
-    if executor not in ("auto", "async", "thread", "process"):
-        raise OptionInvalid("executor", f"must be auto, async, thread or process, not {executor!r}")
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise OptionInvalid("function", "is a generator; remove the yield, or a call runs nothing")
-    is_async = inspect.iscoroutinefunction(function)
-    if is_async != (executor == "async") and executor not in ("auto", "process"):
-        wanted = "async or process" if is_async else "thread or process"
-        raise OptionInvalid("executor", f"must be {wanted} for this function, not {executor!r}")
-    if limit is not None and not isinstance(limit, Limit):
-        raise OptionInvalid("limit", f"must be app.limit(...) or rowlock.Limit(...), not {limit!r}")
-    return TaskOptions(
-        name=options.name(name or _own_name(function), option="name"),
-        queue=options.name(queue, option="queue"),
-        priority=options.priority_of(priority),
-        max_attempts=options.attempts(max_attempts),
-        retry=retries.resolve(retry_option),
-        timeout_us=None if timeout is None else _timeout_us(timeout),
-        keep_us=options.keep_us(keep),
-        max_crashes=options.integer(max_crashes, option="max_crashes", low=1, high=1_000),
-        executor=executor,
-        cron=_cron_of(cron, timezone),
-        limit=limit,
-    )
-
-
-def check_function(function: object, *, has_name: bool) -> None:
-    """Raise for what `@app.task` can't turn into a task."""
-    if isinstance(function, str):
-        problem = f"is the text {function!r}; write @app.task(name={function!r}) above a function"
-        raise OptionInvalid("function", problem)
-    if not callable(function):
-        problem = f"must be a function, not {shown(function)}"
-        if isinstance(function, classmethod):
-            problem = "is a class method; use a function outside of the class"
-        raise OptionInvalid("function", problem)
-    own = _own_name(function)
-    if own == "<lambda>" and not has_name:
-        raise OptionInvalid("function", "a lambda has no name; write a def, or pass name=...")
-    if not own and not has_name:
-        raise OptionInvalid("name", f"is needed, since {shown(function)} has none of its own")
-    owner, _, _ = getattr(function, "__qualname__", "").rpartition(".")
-    if owner and not owner.endswith("<locals>") and not inspect.ismethod(function):
-        first = next(iter(inspect.signature(function).parameters), None)
-        if first in ("self", "cls"):
-            raise OptionInvalid(
-                "function",
-                f"is a method of {owner.rpartition('<locals>.')[2]}, and a job has no {first} to "
-                "call it on; use a function outside of the class, and pass what it needs",
-            )
-
-
-def _own_name(function: Callable[..., Any]) -> str:
-    """Return the function's name, or an empty text: a `functools.partial` has none."""
-    name: str = getattr(function, "__name__", "")
-    return name
-
-
-def _cron_of(cron: str | None, timezone: str | None) -> Cron | None:
-    if cron is not None:
-        return parse_cron(cron, timezone="UTC" if timezone is None else timezone)
-    if timezone is not None:
-        raise OptionInvalid("timezone", "needs cron; it does nothing without it")
-    return None
-
-
-def _timeout_us(timeout: Duration) -> int:
-    limit = duration_us(timeout, option="timeout")
-    if limit == 0:
-        raise OptionInvalid("timeout", "must be longer than 0 seconds; None means no limit")
-    return limit

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -672,3 +674,116 @@ def test_a_change_during_a_run_is_run_after_it(app, clock, fails):
 
     assert runs == [1, 3]
     assert ended.state == (JobState.CANCELLED if fails else JobState.SUCCEEDED)
+
+
+class Teapot(ConnectionError):
+    """An error of a class below another."""
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "state"),
+    [
+        ({"retry_for": ConnectionError}, Teapot(), "retrying"),
+        ({"retry_for": [ConnectionError, KeyError]}, ValueError(), "dead"),
+        ({"no_retry_for": (ConnectionError,)}, Teapot(), "dead"),
+        ({"no_retry_for": ConnectionError}, ValueError(), "retrying"),
+        ({"retry_for": OSError, "no_retry_for": Teapot}, Teapot(), "dead"),
+        ({"retry_for": KeyError, "timeout": 0.01}, None, "dead"),
+        ({"no_retry_for": KeyError, "timeout": 0.01}, None, "retrying"),
+    ],
+)
+def test_retries_by_exception_class(app, options: dict[str, Any], error, state: str):
+    """A class counts with those below it. A run past its limit is a TimeoutError."""
+
+    async def fail() -> None:
+        if error is not None:
+            raise error
+        await asyncio.Event().wait()
+
+    job = app.task(**options)(fail).enqueue()
+    app.drain()
+
+    assert app.get(job.id).state == state
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"retry_for": ()},
+        {"retry_for": "ConnectionError"},
+        {"retry_for": [ConnectionError, "x"]},
+        {"no_retry_for": ValueError("x")},
+        {"no_retry_for": int},
+    ],
+)
+def test_what_is_no_exception_class(app, options: dict[str, Any]):
+    """Where the task is defined."""
+    with pytest.raises(rowlock.OptionInvalid) as caught:
+        app.task(name="x", **options)(lambda: None)
+
+    assert caught.value.option in options
+
+
+def test_a_job_that_expired_does_not_run(any_url: str):
+    """It is cancelled, and says when it expired. Each run looks at the time, retries included."""
+    clock = rowlock.ManualClock()
+    app = rowlock.App(any_url, clock=clock)
+    ran: list[str] = []
+
+    @app.task(expires=60, retry=rowlock.retry.fixed(50))
+    def work(name: str) -> None:
+        ran.append(name)
+        raise ValueError
+
+    soon = datetime(2030, 1, 1, 0, 0, 10, tzinfo=UTC)
+    jobs = [
+        work.enqueue("a minute"),
+        work.using(expires=30).enqueue("half a minute"),
+        work.using(expires=soon).enqueue("a time"),
+        work.using(expires=None).enqueue("never"),
+    ]
+    clock.advance(30)
+    app.drain()
+    clock.advance(51)
+    app.drain()
+    found = [app.get(job.id) for job in jobs]
+    app.close()
+
+    assert ran == ["a minute", "never", "never"]
+    assert [job.state for job in found] == ["cancelled", "cancelled", "cancelled", "retrying"]
+    assert "expired at 2030-01-01 00:01:00 UTC" in str(found[0].last_error)
+
+
+def test_a_time_limit_for_one_job(app):
+    """`using(timeout=...)` counts instead of the task's."""
+
+    @app.task(timeout=600)
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    job = wait.using(timeout=0.01, max_attempts=1).enqueue()
+    app.drain()
+    found = app.get(job.id)
+
+    assert (found.state, found.timeout) == (JobState.DEAD, 0.01)
+    assert wait.using(timeout=None).enqueue().timeout is None
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("expires", 0), ("expires", "1h"), ("expires", datetime(2030, 1, 1)), ("timeout", 0)],  # noqa: DTZ001  # that is the mistake
+)
+def test_limits_that_are_refused(app, option: str, value: Any):
+    """With the option's name, and so are those of a kind that is not known here."""
+
+    @app.task
+    def work() -> None: ...
+
+    for enqueue in (
+        lambda: work.using(**{option: value}).enqueue(),
+        lambda: app.enqueue("unknown", {}, **{option: 5}),
+    ):
+        with pytest.raises(rowlock.OptionInvalid) as caught:
+            enqueue()
+        assert caught.value.option == option
+    assert app.list().jobs == []

@@ -87,7 +87,10 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: app.conf.update(task_annotations={"*": {"base": 1}}), "task itself"),
         (lambda app: app.conf.update(task_routes={"a": {"routing_key": "x"}}), "name a queue"),
         (lambda app: app.conf.update(beat_scheduler="django_celery_beat:X"), "rowlock cron"),
-        (lambda app: app.conf.update(beat_schedule={"a": {"task": "b", "schedule": 7}}), "6 s"),
+        (
+            lambda app: app.conf.update(beat_schedule={"a": {"task": "b", "schedule": 0.5}}),
+            "1 or more",
+        ),
         (lambda app: app.conf.beat_schedule.update(a={"schedule": 60, "at": 1}), "leave it out"),
         (lambda app: make_task(app, acks_late=False), "max_attempts=1"),
         (lambda app: make_task(app, serializer="pickle"), "JSON"),
@@ -115,7 +118,7 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: app.amqp, "no broker"),
         (lambda app: app.autodiscover_tasks(), "name the packages"),
         (lambda app: signals.beat_init.connect(print), "worker_ready"),
-        (lambda app: expression_of(45), "30 s or 60 s"),
+        (lambda app: expression_of(0.5), "whole number of seconds"),
         (lambda app: solar("sunset", 0, 0), "crontab"),
         (lambda app: expression_of(crontab(day_of_week=1, day_of_month=1).expression), "one of"),
         (lambda app: make_task(app).delay().get(on_message=print), "leave it out"),
@@ -380,6 +383,7 @@ def test_shared_tasks_belong_to_every_app(app: Celery, tmp_path: Any):
         (30.0, "*/30 * * * * *"),
         (timedelta(minutes=15), "*/15 * * * *"),
         (timedelta(hours=6), "0 */6 * * *"),
+        (45, "every 45s"),
         (86_400, "0 0 * * *"),
     ],
 )

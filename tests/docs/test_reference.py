@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from rowlock import Job, Task, config
-from rowlock.task import Duration
+from rowlock.task_options import Duration
 from tests.docs.reference.docstrings import attribute_texts, read_docstring
 from tests.docs.reference.markdown import prose, table
 from tests.docs.reference.sections import filled, names_in, read_reference

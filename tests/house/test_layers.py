@@ -26,7 +26,7 @@ LAYERS = (
     | {"suggest", "why", "misfits", "interrupts", "filters", "limit_info"}
     | {"inputs", "result_types", "workflow_info", "workflow_rules"},
     {"store"},
-    {"task", "context", "limits", "workflow"},
+    {"task", "task_options", "context", "limits", "workflow"},
     {"worker", "scheduler"},
     {"app"},
     {"server", "dashboard", "cli", "bench", "chaos", "observe", "testing", "move"},

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -28,6 +30,39 @@ def test_a_task_is_scheduled(app: rowlock.App, clock: rowlock.ManualClock, task)
     assert (job.kind, job.payload, schedule.timezone) == ("report", {"day": "monday"}, "UTC")
     assert (job.max_attempts, job.keep, job.meta["schedule"]) == (20, 86_400.0, "s")
     assert app.drain() == 1
+
+
+def test_an_interval(app: rowlock.App, clock: rowlock.ManualClock):
+    """Its ticks are multiples of the interval, whenever the schedule is written again."""
+    app.task(every=timedelta(seconds=7))(report)
+    declare_schedules(app.store, app)
+    ticks = list[float]()
+    for _ in range(4):
+        clock.advance(5)
+        declare_schedules(app.store, app)
+        app.store.fire_due()
+        ticks = [_tick_of(job) for job in app.list(full=True)]
+    (schedule,) = app.store.list_schedules()
+
+    assert schedule.cron == "every 7s"
+    assert len(ticks) >= 2
+    assert {tick % 7 for tick in ticks} == {0}
+    assert schedule.next_at.timestamp() % 7 == 0
+
+
+def _tick_of(job: rowlock.Job) -> float:
+    return datetime.fromisoformat(str(job.meta["tick"])).timestamp()
+
+
+def test_an_interval_by_a_call(app: rowlock.App, task):
+    """Seconds are as good as a timedelta. Without any times, nothing is written."""
+    seconds = app.schedule("s", task, every=90)
+    again = app.schedule("s", task, every=timedelta(seconds=90))
+    with pytest.raises(rowlock.OptionInvalid, match="or every="):
+        app.schedule("t", task)
+
+    assert (again.cron, again.next_at) == ("every 90s", seconds.next_at)
+    assert [schedule.name for schedule in app.store.list_schedules()] == ["s"]
 
 
 def test_options_of_its_jobs(app: rowlock.App, clock: rowlock.ManualClock, task):
@@ -164,9 +199,19 @@ def test_a_cron_needs_no_arguments(app: rowlock.App):
         ({"cron": "nightly"}, "cron"),
         ({"cron": "@daily", "timezone": "Mars"}, "timezone"),
         ({"timezone": "UTC"}, "timezone"),
+        ({"every": 0}, "every"),
+        ({"every": -7}, "every"),
+        ({"every": 0.5}, "every"),
+        ({"every": float("nan")}, "every"),
+        ({"every": "7s"}, "every"),
+        ({"every": timedelta(days=40_000)}, "every"),
+        ({"every": 7, "cron": "@daily"}, "every"),
+        ({"every": 7, "timezone": "Europe/Berlin"}, "timezone"),
+        ({"cron": "every 0s"}, "cron"),
+        ({"cron": "every 9999999999s"}, "cron"),
     ],
 )
-def test_a_bad_cron_is_refused_at_once(app: rowlock.App, options: dict[str, str], option: str):
+def test_bad_times_are_refused_at_once(app: rowlock.App, options: dict[str, Any], option: str):
     """Where the task is defined, not when a worker starts."""
     with pytest.raises(rowlock.OptionInvalid) as caught:
         app.task(**options)(report)

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
+from functools import partial
 
 import msgspec
 
 from rowlock.cli import open_inherited_app
 from rowlock.observe.log import configure_from_environment
 from rowlock.worker import signals
-
-if TYPE_CHECKING:
-    from rowlock.app import App
 
 
 def main() -> None:
@@ -42,11 +39,8 @@ def _run_child(text: str) -> None:
         app = open_inherited_app(orders.app, os.environ.get(DATABASE_URL_VARIABLE))
     except SystemExit:
         child.leave(EXIT_NOT_LOADED)
-    app.process_started()
-    code = child.serve(orders, app)
-    app.process_stopping()
     # At once, whatever threads are still busy.
-    child.leave(code)
+    child.leave(child.serve(orders, app))
 
 
 def _run_slot(text: str) -> None:
@@ -56,17 +50,7 @@ def _run_slot(text: str) -> None:
     die_with_parent()
     configure_from_environment()
     orders = msgspec.json.decode(text, type=wire.SlotOrders)
-    apps: list[App] = []
-
-    def load(url: str) -> App:
-        app = open_inherited_app(orders.app, url)
-        app.process_started()
-        apps.append(app)
-        return app
-
-    slot.serve(orders, load)
-    for app in apps:
-        app.process_stopping()
+    slot.serve(orders, partial(open_inherited_app, orders.app))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ job's `meta`. It needs the extra `otel`, and an SDK that your program has set up
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -21,17 +20,14 @@ from opentelemetry.trace import Link, SpanKind, Status, StatusCode
 from opentelemetry.util.types import AttributeValue
 
 from rowlock.app import App
-from rowlock.context import Cancel, Release, Throttled
-from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
 from rowlock.version import __version__
+from rowlock.worker.instrumentation import NO_FAILURE, install, texts_of
 
 Attributes = dict[str, AttributeValue]
 
 _SYSTEM: Mapping[str, AttributeValue] = {"messaging.system": "rowlock"}
-# A run that ended with these has not failed.
-_NO_FAILURE = (Release, Throttled, Cancel, asyncio.CancelledError)
 
 
 def instrument(
@@ -138,7 +134,7 @@ class _Telemetry:
         ) as span:
             try:
                 yield
-            except _NO_FAILURE as ended:
+            except NO_FAILURE as ended:
                 span.set_attribute("rowlock.run.ended_by", _name(ended))
                 raise
             except BaseException as error:

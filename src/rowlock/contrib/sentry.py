@@ -12,7 +12,6 @@ It needs the extra `sentry`.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Literal
@@ -24,18 +23,15 @@ from sentry_sdk.utils import event_from_exception
 from rowlock import config
 from rowlock.app import App
 from rowlock.columns import JobRow
-from rowlock.context import Cancel, Release, Throttled
-from rowlock.contrib.instrumentation import install, texts_of
 from rowlock.job import Lease
 from rowlock.store import NewJob
+from rowlock.worker.instrumentation import NO_FAILURE, install, texts_of
 from rowlock.worker.report import fields_of
 from rowlock.worker.run import is_last
 
 # The key in `meta` for Sentry's trace headers.
 MARK = "sentry"
 _ORIGIN = "auto.queue.rowlock"
-# A run that ended with these has not failed.
-_NO_FAILURE = (Release, Throttled, Cancel, asyncio.CancelledError)
 
 
 def instrument(app: App, *, failures: Literal["all", "last"] = "all") -> None:
@@ -47,13 +43,14 @@ def instrument(app: App, *, failures: Literal["all", "last"] = "all") -> None:
     """
     # Log lines about failures would be a second event for each.
     ignore_logger("rowlock.worker")
-    install(app, _Sentry(only_last=failures == "last"))
+    install(app, _Sentry(app, only_last=failures == "last"))
 
 
 class _Sentry:
     """The scopes, transactions and events of one app."""
 
-    def __init__(self, *, only_last: bool) -> None:
+    def __init__(self, app: App, *, only_last: bool) -> None:
+        self._app = app
         self._only_last = only_last
 
     def marks(self) -> Mapping[str, object]:
@@ -103,7 +100,7 @@ class _Sentry:
                 span.set_status("ok")
                 try:
                     yield
-                except _NO_FAILURE as error:
+                except NO_FAILURE as error:
                     span.set_status("cancelled")
                     ended = error
                 except BaseException as error:
@@ -116,7 +113,10 @@ class _Sentry:
 
     def _tell(self, error: BaseException, row: JobRow) -> None:
         most = row.max_attempts or config.MAX_ATTEMPTS_DEFAULT
-        if self._only_last and not is_last(error, attempt=row.attempt, max_attempts=most):
+        task = self._app.find(row.kind)
+        if self._only_last and not is_last(
+            error, attempt=row.attempt, max_attempts=most, task=task
+        ):
             return
         client = sentry_sdk.get_client()
         event, hint = event_from_exception(

@@ -258,7 +258,7 @@ def _kind_and_options(task: _Wanted) -> tuple[str, Mapping[str, Any]]:
     raise TypeError(f"must be a task, task.using(...) or the name of a kind, not {task!r}")
 
 
-_UNSHOWN: Final = frozenset({"key_hold", "if_held", "quiet", "max_wait"})
+_UNSHOWN: Final = frozenset({"key_hold", "if_held", "quiet", "max_wait", "expires"})
 
 
 def _without_defaults(chosen: Mapping[str, Any]) -> dict[str, Any]:
@@ -302,7 +302,7 @@ def _option_of(job: Job, name: str) -> object:
 
 def _fits(name: str, value: Any, found: Any) -> bool:
     match name:
-        case "delay" | "keep" if value is not None:
+        case "delay" | "keep" | "timeout" if value is not None:
             us = duration_us(value, option=name)
             return bool(found is not None and us == round(found * SECOND_US))
         case "tags":

@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING, Any
 from rowlock import config
 from rowlock.store import Store, options
 from rowlock.task import Tasks, prepare_follow_up
+from rowlock.worker.hooks import F, WorkerHooks
 from rowlock.worker.settings import WorkerSettings, worker_settings
 
 if TYPE_CHECKING:
     from rowlock.worker.drain import Drain
     from rowlock.worker.embedded import EmbeddedWorker
+    from rowlock.worker.instrumentation import Middleware
 
 
 from typing import Literal
 
-from rowlock.errors import OptionInvalid
+from rowlock.cron import Cron, parse_times
+from rowlock.errors import OptionInvalid, shown
 from rowlock.schedule import Schedule
 from rowlock.store import NewJob
 from rowlock.store.ops.schedule import NewSchedule, new_schedule
@@ -37,10 +40,58 @@ class WorkerCalls(Tasks, ABC):
 
     store: Store
     state: Any
+    worker_hooks: WorkerHooks
 
     @abstractmethod
     async def aclose(self) -> None:
         """Close the store."""
+
+    def on_worker_start(self, function: F) -> F:
+        """Call a function in each process that runs jobs, before the first job. A decorator.
+
+        A coroutine function runs on the loop that runs the jobs. A plain function is called before
+        it. If one fails, the worker ends. A drain calls none.
+
+        Example:
+            @app.on_worker_start
+            async def warm_up() -> None: ...
+        """
+        return self.worker_hooks.add_start(function)
+
+    def on_worker_stop(self, function: F) -> F:
+        """Call a function in each process that ran jobs, after the last job. A decorator.
+
+        Those declared last are called first. One that fails is logged. None is called if the
+        process is killed, or if a plain function of a job does not stop within the grace.
+        """
+        return self.worker_hooks.add_stop(function)
+
+    def lifespan(self, function: F) -> F:
+        """Run the jobs of each process inside this generator or async generator. A decorator.
+
+        What it yields is `ctx.state`, instead of the app's `state`, unless it yields None. It is
+        entered after the plain start hooks and before the coroutines. An app has one.
+
+        Example:
+            @app.lifespan
+            async def pools() -> AsyncIterator[Pool]:
+                async with open_pool() as pool:
+                    yield pool
+        """
+        return self.worker_hooks.set_lifespan(function)
+
+    def add_middleware(self, middleware: Middleware) -> None:
+        """Call a `rowlock.Middleware` around every run of every task, now and later ones.
+
+        The one that is added last is the outermost. Add it in the app's module, so that every
+        process has it.
+        """
+        from rowlock.worker.instrumentation import Middleware, add_middleware
+
+        if not isinstance(middleware, Middleware):
+            problem = f"must be an instance of a rowlock.Middleware, not {shown(middleware)}"
+            raise OptionInvalid("middleware", problem)
+        add_middleware(self, middleware)
 
     def drain(self, queues: Sequence[str] | None = None, *, limit: int | None = None) -> int:
         """Run what is ready in this process and return how many runs that were.
@@ -91,7 +142,10 @@ class WorkerCalls(Tasks, ABC):
             grace: How long running jobs may go on when the block ends.
         """
         settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
-        async with self._embedded(settings).serving() as worker:
+        async with (
+            self.worker_hooks.around(self.state) as state,
+            self._embedded(settings, state).serving() as worker,
+        ):
             yield worker
 
     def run_worker(
@@ -109,15 +163,16 @@ class WorkerCalls(Tasks, ABC):
 
     async def _serve(self, settings: WorkerSettings) -> None:
         try:
-            await self._embedded(settings).run_until_signalled()
+            async with self.worker_hooks.around(self.state) as state:
+                await self._embedded(settings, state).run_until_signalled()
         finally:
             await self.aclose()
 
-    def _embedded(self, settings: WorkerSettings) -> EmbeddedWorker:
+    def _embedded(self, settings: WorkerSettings, state: Any) -> EmbeddedWorker:
         from rowlock.worker.embedded import EmbeddedWorker
 
         return EmbeddedWorker(
-            self.store, self, state=self.state, prepare=prepare_follow_up, settings=settings
+            self.store, self, state=state, prepare=prepare_follow_up, settings=settings
         )
 
 
@@ -146,21 +201,24 @@ class ScheduleCalls(ABC):
         name: str,
         task: Task[..., Any] | TaskCall[..., Any] | str,
         *,
-        cron: str,
+        cron: str | None = None,
+        every: float | timedelta | None = None,
         timezone: str = "UTC",
         payload: Mapping[str, object] | None = None,
         missed: Literal["skip", "once", "all"] = "skip",
     ) -> Schedule:
-        """Enqueue a task at the times of a cron expression, from now on.
+        """Enqueue a task at the times of a cron expression or at an interval, from now on.
 
-        The same name again replaces the schedule. Its next time stays, unless `cron` or `timezone`
-        are others; so it can be called at every start of a program.
+        The same name again replaces the schedule. Its next time stays, unless `cron`, `every` or
+        `timezone` are others; so it can be called at every start of a program.
 
         Args:
             name: Any name; unique in the database.
             task: A task, `task.using(...)` for options of its jobs, or a kind by its name.
             cron: Minute, hour, day of month, month, day of week; or six fields with seconds first;
                 or `@hourly`, `@daily`, `@weekly`, `@monthly`, `@yearly`.
+            every: An interval instead of `cron`, whole seconds or a timedelta. The ticks are
+                multiples of it since 1970, so that restarts don't shift them.
             timezone: An IANA name, such as "Europe/Berlin".
             payload: The arguments of each job.
             missed: What becomes of ticks that no scheduler was there for: "skip" forgets those more
@@ -170,24 +228,25 @@ class ScheduleCalls(ABC):
         Example:
             app.schedule("nightly", report, cron="30 2 * * *", timezone="Europe/Berlin")
         """
+        times = parse_times(cron, every, timezone=timezone)
         job = self._scheduled_job(task, payload)
-        return self.store.put_schedule(_new(name, job, cron=cron, timezone=timezone, missed=missed))
+        return self.store.put_schedule(_new(name, job, times, missed=missed))
 
     async def aschedule(
         self,
         name: str,
         task: Task[..., Any] | TaskCall[..., Any] | str,
         *,
-        cron: str,
+        cron: str | None = None,
+        every: float | timedelta | None = None,
         timezone: str = "UTC",
         payload: Mapping[str, object] | None = None,
         missed: Literal["skip", "once", "all"] = "skip",
     ) -> Schedule:
         """As `schedule`."""
+        times = parse_times(cron, every, timezone=timezone)
         job = self._scheduled_job(task, payload)
-        return await self.store.aput_schedule(
-            _new(name, job, cron=cron, timezone=timezone, missed=missed)
-        )
+        return await self.store.aput_schedule(_new(name, job, times, missed=missed))
 
     def _scheduled_job(
         self, task: Task[..., Any] | TaskCall[..., Any] | str, payload: Mapping[str, object] | None
@@ -212,5 +271,5 @@ def _job_of(
     return task.prepare(task.schema.validate({} if payload is None else payload), chosen)
 
 
-def _new(name: str, job: NewJob, *, cron: str, timezone: str, missed: str) -> NewSchedule:
-    return new_schedule(name, job, cron=cron, timezone=timezone, missed=missed)
+def _new(name: str, job: NewJob, times: Cron, *, missed: str) -> NewSchedule:
+    return new_schedule(name, job, cron=times.text, timezone=times.timezone, missed=missed)

@@ -23,12 +23,14 @@ from rowlock.errors import RowlockError
 from rowlock.task import prepare_follow_up
 from rowlock.worker.counts import ProcessCounts, names_of
 from rowlock.worker.engine import WorkerEngine
+from rowlock.worker.hooks import HookFailed
 from rowlock.worker.process import Title
 from rowlock.worker.report import first_names
 from rowlock.worker.services import Services, advice, is_ready
 from rowlock.worker.settings import (
     EXIT_ENGINE_FAILED,
     EXIT_LEFT_BEHIND,
+    EXIT_NOT_STARTED,
     EXIT_UNFIT,
     WorkerSettings,
 )
@@ -55,15 +57,32 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
 def serve(orders: Orders, app: App) -> int:
     """Run an app's jobs until the supervisor says to stop, and return the exit code."""
+    try:
+        with app.worker_hooks.in_process(app.state) as state:
+            return _serve_on_loop(orders, app, state)
+    except HookFailed as error:
+        _log_not_started(error)
+        return EXIT_NOT_STARTED
+
+
+def _serve_on_loop(orders: Orders, app: App, state: Any) -> int:
     runner = asyncio.Runner()
     try:
-        code = runner.run(_serve(orders, app))
+        code = runner.run(_serve(orders, app, state))
+    except HookFailed:
+        runner.close()
+        raise
     except BaseException as error:  # noqa: BLE001  # a handler may end the loop by anything
         # The loop is not tidied up: the leases stay as they were, for the supervisor to judge.
         _log_failure(error)
         return 1
     runner.close()
     return code
+
+
+def _log_not_started(error: HookFailed) -> None:
+    # The traceback of the hook, without our own frames around it.
+    logger.error("%s", error, exc_info=error.__cause__)
 
 
 def _log_failure(error: BaseException) -> None:
@@ -94,7 +113,15 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-async def _serve(orders: Orders, app: App) -> int:
+async def _serve(orders: Orders, app: App, state: Any) -> int:
+    async with app.worker_hooks.on_loop(state) as made:
+        code = await _serve_jobs(orders, app, made)
+    if code == 0:
+        await app.aclose()
+    return code
+
+
+async def _serve_jobs(orders: Orders, app: App, state: Any) -> int:
     leases = SharedLeases(orders.leases_descriptor, orders.leases_slots)
     _introduce(
         orders,
@@ -115,7 +142,7 @@ async def _serve(orders: Orders, app: App) -> int:
         worker=orders.worker,
         settings=orders.settings,
         leases=leases,
-        state=app.state,
+        state=state,
         prepare=prepare_follow_up,
         on_news=services.wake,
         counts=counts,
@@ -161,7 +188,6 @@ async def _serve(orders: Orders, app: App) -> int:
         leave(EXIT_LEFT_BEHIND)
     if engine.unfit is not None:
         return _leave_unfit(orders, app, leases, engine.unfit)
-    await app.aclose()
     return 0
 
 

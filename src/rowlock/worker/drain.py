@@ -23,7 +23,7 @@ from rowlock.context import Context, TransactionBlock
 from rowlock.errors import InvalidTransition, LeaseLost, StoreRefused
 from rowlock.ids import new_id
 from rowlock.job import Beat, Lease
-from rowlock.lifecycle import Failed, Interrupted, NotBegun, Outcome, Throttle
+from rowlock.lifecycle import Interrupted, NotBegun, Outcome, Throttle
 from rowlock.store import Settlement, Store
 from rowlock.store.blocks import Blocks
 from rowlock.store.ops.claim import LimitOf, claim
@@ -379,7 +379,7 @@ class Drain:
                 return success(handler.result())
         except TimeoutError as error:
             if limit.expired():
-                return Failed("TimeoutError", f"took longer than its limit of {timeout:g} s")
+                return run.limit_failure()
             return outcome_of(error, task, attempt=lease.job.attempt)
         except asyncio.CancelledError as error:
             if not run.cancel_requested:

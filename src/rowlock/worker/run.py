@@ -196,6 +196,12 @@ class Run:
         """The error of a run that has passed its limit."""
         return TimeoutError(f"took longer than its limit of {self.limit:g} s")
 
+    def limit_failure(self) -> Failed:
+        """The outcome of a run that was ended at its limit."""
+        error = self.limit_error()
+        permanent = not self.task.settings.retry.allow(error)
+        return Failed("TimeoutError", str(error), permanent=permanent)
+
     @property
     def is_settled(self) -> bool:
         """Whether the handler's own block has committed its success."""
@@ -225,7 +231,7 @@ class Run:
             case Cause.CANCEL:
                 return CancelSeen()
             case Cause.TIMEOUT:
-                return Failed("TimeoutError", str(self.limit_error()))
+                return self.limit_failure()
             case Cause.STOP:
                 return Interrupted("its worker was stopped, and the run did not end in time")
             case Cause.LOST | None:
@@ -254,7 +260,9 @@ def success(result: object) -> Succeeded:
     return Succeeded(text, problem)
 
 
-def is_last(error: BaseException, *, attempt: int, max_attempts: int) -> bool:
+def is_last(
+    error: BaseException, *, attempt: int, max_attempts: int, task: Task[..., Any] | None = None
+) -> bool:
     """Whether a run that ended by this exception will be its job's last one.
 
     A prediction, for integrations that are called while the exception passes them, before the
@@ -267,7 +275,8 @@ def is_last(error: BaseException, *, attempt: int, max_attempts: int) -> bool:
         case Fail() | Cancel():
             return True
         case _:
-            return attempt >= max_attempts
+            may_repeat = task is None or task.settings.retry.allow(error)
+            return attempt >= max_attempts or not may_repeat
 
 
 class PayloadMisfit(Exception):
@@ -311,6 +320,8 @@ def outcome_of(error: BaseException, task: Task[..., Any], *, attempt: int) -> O
             return _failed(error, permanent=True)
         case PayloadMisfit():
             return _misfit(error)
+        case _ if not task.settings.retry.allow(error):
+            return _failed(error, permanent=True)
         case _:
             return _failed(error, delay=_asked_delay(error, task, attempt))
 
@@ -343,7 +354,7 @@ def _is_ours(frames: TracebackType) -> bool:
 
 def _asked_delay(error: BaseException, task: Task[..., Any], attempt: int) -> int | None:
     """The delay that a callable policy wants. A stored policy is evaluated by the store."""
-    policy = task.settings.retry
+    policy = task.settings.retry.policy
     if not isinstance(policy, retry.CallablePolicy):
         return None
     return round(retry.ask(policy, attempt, error).seconds * SECOND_US)

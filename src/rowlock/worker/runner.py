@@ -31,9 +31,10 @@ from contextvars import copy_context
 from typing import Any, Protocol, Self
 
 from rowlock import config
-from rowlock.context import Context, TimedOut
+from rowlock.clock import from_us
+from rowlock.context import Cancel, Context, TimedOut
 from rowlock.errors import LeaseLost, PayloadInvalid, RowlockError
-from rowlock.job import Lease
+from rowlock.job import Lease, expired_at
 from rowlock.lifecycle import Outcome
 from rowlock.store import NewJob, Store
 from rowlock.store.blocks import Blocks
@@ -342,9 +343,12 @@ def arguments_of(task: Task[..., Any], lease: Lease, context: Context | None) ->
     """The handler's typed arguments from the stored payload, with `context` if it takes one.
 
     Raises:
+        Cancel: The job expired before it was claimed.
         PayloadMisfit: The payload does not fit the parameters.
     """
     assert lease.row is not None
+    if (end := expired_at(lease.row)) is not None:
+        raise Cancel(f"it expired at {from_us(end):%Y-%m-%d %H:%M:%S} UTC, before this run")
     schema = task.schema
     try:
         arguments = schema.arguments(lease.row.payload)

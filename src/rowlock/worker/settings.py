@@ -26,6 +26,9 @@ EXIT_UNFIT = 5
 # A child whose own machinery has failed: no job of it is to blame.
 EXIT_ENGINE_FAILED = 6
 
+# A child whose start hook has failed.
+EXIT_NOT_STARTED = 7
+
 OrphanAction = Literal["leave", "retry", "park"]
 QueueOrder = Literal["strict", "weighted"]
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +27,7 @@ from rowlock.store import NewJob
 from rowlock.store.blocks import Blocks
 from rowlock.task import prepare_follow_up
 from rowlock.worker import wire
+from rowlock.worker.hooks import HeldLoop
 from rowlock.worker.process import Title
 from rowlock.worker.progress import Unwritten
 from rowlock.worker.report import running
@@ -52,8 +53,20 @@ def serve(orders: wire.SlotOrders, load: Callable[[str], App]) -> None:
         return
     assert isinstance(home, wire.Home), "it is sent first"
     app = load(home.url)
-    link.tell(wire.Hello())
-    SlotServer(app, link, lease_seconds=home.lease_seconds).serve()
+    hooks = app.worker_hooks
+    with hooks.in_process(app.state) as state:
+        loop = HeldLoop(hooks, state) if hooks.needs_loop else None
+        link.tell(wire.Hello())
+        server = SlotServer(
+            app,
+            link,
+            lease_seconds=home.lease_seconds,
+            state=state if loop is None else loop.state,
+            run_coroutine=asyncio.run if loop is None else loop.runner.run,
+        )
+        server.serve()
+        if loop is not None:
+            loop.close()
     app.close()
 
 
@@ -152,8 +165,18 @@ class SlotProgressWriter:
 class SlotServer:
     """Runs jobs in the main thread, and receives orders in another."""
 
-    def __init__(self, app: App, link: Link, *, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        app: App,
+        link: Link,
+        *,
+        lease_seconds: float,
+        state: Any,
+        run_coroutine: Callable[[Coroutine[Any, Any, Outcome | None]], Outcome | None],
+    ) -> None:
         self._app = app
+        self._state = state
+        self._run_coroutine = run_coroutine
         self._link = link
         self._title = Title("rowlock slot", pause_seconds=0.0)
         self._jobs: queue.SimpleQueue[wire.Start | None] = queue.SimpleQueue()
@@ -241,7 +264,7 @@ class SlotServer:
         run.on_settled = lambda _: self._tell_settled(start.run, run)
         context = Context(
             lease.job,
-            state=self._app.state,
+            state=self._state,
             notes=notes,
             signals=run,
             prepare=lambda task, payload: self._follow(start.run, task, payload),
@@ -250,7 +273,7 @@ class SlotServer:
         )
         with running(lease):
             if task.is_async:
-                outcome = asyncio.run(self._await(run, context))
+                outcome = self._run_coroutine(self._await(run, context))
             else:
                 run.context = context
                 run.guard_function()

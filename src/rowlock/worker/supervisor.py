@@ -49,6 +49,7 @@ from rowlock.worker.report import DETAILS, first_names, report
 from rowlock.worker.settings import (
     EXIT_LEFT_BEHIND,
     EXIT_NOT_LOADED,
+    EXIT_NOT_STARTED,
     EXIT_UNFIT,
     WorkerSettings,
 )
@@ -60,6 +61,11 @@ logger: logging.Logger = logging.getLogger("rowlock.worker")
 _TICK_SECONDS = 0.2
 # The problems with their database that children report.
 _PROBLEMS = {"waiting": "waits to start", "unfit": "can't work here"}
+# Why a child never ran, by its exit code. If the first one does not start, the others won't either.
+_NEVER_STARTED = {
+    EXIT_NOT_LOADED: "{} can't be loaded",
+    EXIT_NOT_STARTED: "a start hook of {} has failed",
+}
 # Most problems and warnings of children that are logged.
 _LOGGED_MAX = 1_000
 # A drain has failed if this many children in a row die without running a job.
@@ -306,8 +312,9 @@ class Supervisor:
             if child.counts is not None:
                 self._past_totals.merge(child.counts.read())
             child.close()
-        if code == EXIT_NOT_LOADED and not self._leases.is_open and self._watch is None:
-            self._give_up(f"{self._app} can't be loaded: nothing was started", code=1)
+        if code in _NEVER_STARTED and not self._leases.is_open and self._watch is None:
+            problem = _NEVER_STARTED[code].format(self._app)
+            self._give_up(f"{problem}: nothing was started", code=1)
             return
         if is_unfit and self._watch is None:
             self._give_up("the worker ends: it can't work on this database", code=EXIT_UNFIT)

@@ -10,7 +10,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, get_overloads
 
-from rowlock import app, limits, task
+from rowlock import app, limits, task, task_options
 from rowlock.store import options
 from rowlock.testing import app as app_under_test
 from rowlock.testing import expect
@@ -27,7 +27,8 @@ _ALIASES = {
     options: {"IfHeld", "KeyHold"},
     app: {"Answers"},
     limits: {"Key", "OnDead", "Per"},
-    task: {"Duration", "Executor", "RetryOption", "Wrap"},
+    task: {"Wrap"},
+    task_options: {"Duration", "ErrorClasses", "Executor", "RetryOption"},
     expect: {"_Wanted"},
     app_under_test: {"Point"},
 }

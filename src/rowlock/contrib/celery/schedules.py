@@ -1,4 +1,4 @@
-"""The times of `beat_schedule`: Celery's `crontab`, and intervals that cron can express."""
+"""The times of `beat_schedule`: Celery's `crontab`, and intervals of whole seconds."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Never, TypeAlias
 
 from rowlock.contrib.compat import Unsupported
+from rowlock.cron import interval_text
 from rowlock.errors import OptionInvalid
 
 CronField: TypeAlias = int | str | Iterable[int | str]
@@ -112,30 +113,24 @@ def expression_of(when: object) -> str:
 
 
 def _every(seconds: float) -> str:
-    """Return an expression by the clock, not from the start: 15 minutes is :00, :15, :30, :45."""
-    for unit, units, rest in ((1, 60, "*/{} * * * * *"), (_MINUTE, 60, "*/{} * * * *")):
+    """Return times by the clock, not from the start: 15 minutes is :00, :15, :30, :45."""
+    if seconds == 7 * _DAY:
+        return "0 0 * * 0"
+    for unit, units, rest in (
+        (1, 60, "*/{} * * * * *"),
+        (_MINUTE, 60, "*/{} * * * *"),
+        (_HOUR, 24, "0 */{} * * *"),
+        (_DAY, 2, "0 0 * * *"),
+    ):
         count = seconds / unit
         if count.is_integer() and 0 < count < units and units % int(count) == 0:
             return rest.format(int(count))
-    hours = seconds / _HOUR
-    if hours.is_integer() and 0 < hours < 24 and 24 % int(hours) == 0:
-        return f"0 */{int(hours)} * * *"
-    if seconds == _DAY:
-        return "0 0 * * *"
-    if seconds == 7 * _DAY:
-        return "0 0 * * 0"
-    raise Unsupported(f"a schedule of every {seconds:g} s", _nearest(seconds))
-
-
-def _nearest(seconds: float) -> str:
-    """Return the intervals below and above that cron can express, as advice."""
-    counts = [n for n in range(1, 61) if 60 % n == 0]
-    hours = [n * _HOUR for n in range(1, 25) if 24 % n == 0]
-    known = sorted({*counts, *(n * _MINUTE for n in counts), *hours, 7 * _DAY})
-    below = max((each for each in known if each < seconds), default=None)
-    above = min((each for each in known if each > seconds), default=None)
-    near = " or ".join(f"{each:g} s" for each in (below, above) if each is not None)
-    return f"choose {near}, which divide a minute, an hour, a day or a week evenly, or crontab(...)"
+    try:
+        return interval_text(seconds)
+    except OptionInvalid:
+        raise Unsupported(
+            f"a schedule of every {seconds:g} s", "choose a whole number of seconds, 1 or more"
+        ) from None
 
 
 def _field(value: CronField, option: str, low: int, high: int, names: tuple[str, ...] = ()) -> str:

@@ -25,7 +25,8 @@ def using(task: Any, **chosen: Unpack[EnqueueOptions]) -> DjangoTaskCall:
     Args:
         task: A task of Django's, or its `task.using(...)`.
         chosen: `key`, `key_hold`, `if_held`, `quiet`, `max_wait`, `delay`, `tenant`,
-            `max_attempts`, `keep`, `tags`, `meta`, `id` and `limit_key`, as in `Task.using`.
+            `max_attempts`, `keep`, `timeout`, `expires`, `tags`, `meta`, `id` and `limit_key`, as
+            in `Task.using`.
 
     Raises:
         OptionInvalid: An option does not exist, or is one of Django's own.

@@ -16,7 +16,14 @@ from rowlock import config, misfits
 from rowlock.errors import OptionInvalid
 from rowlock.limits import Limit
 from rowlock.suggest import nearest
-from rowlock.task import Executor, RetryOption, TaskOptions, task_options
+from rowlock.task_options import (
+    Executor,
+    RetryOption,
+    TaskOptions,
+    retry_rules,
+    task_options,
+    times_of,
+)
 
 F = TypeVar("F", bound=Callable[..., Any])
 AsBackend = Literal["as the backend"]
@@ -47,6 +54,7 @@ def policy(
     executor: Executor = "auto",
     limit: Limit | None = None,
     cron: str | None = None,
+    every: float | timedelta | None = None,
     timezone: str | None = None,
 ) -> Callable[[F], F]:
     """Set the options of one task's jobs. Others come from the backend's `OPTIONS`.
@@ -61,6 +69,7 @@ def policy(
         limit: A `rowlock.Limit`: how many of its jobs may run, and when. Its `per` names a
             parameter of the task's function, or is a function of the arguments by name.
         cron: Enqueue it at these times, with the defaults of its parameters.
+        every: Enqueue it at this interval instead, whole seconds or a timedelta.
         timezone: The time zone of `cron`, an IANA name. UTC by default.
 
     Raises:
@@ -80,6 +89,7 @@ def policy(
         "executor": executor,
         "limit": limit,
         "cron": cron,
+        "every": every,
         "timezone": timezone,
     }
     chosen = {name: value for name, value in given.items() if value != "as the backend"}
@@ -111,14 +121,13 @@ def options_of(
         queue=queue,
         priority=0,
         max_attempts=chosen.get("max_attempts", config.MAX_ATTEMPTS_DEFAULT),
-        retry_option=chosen.get("retry", "jitter"),
+        retry=retry_rules(chosen.get("retry", "jitter")),
         timeout=chosen.get("timeout"),
         keep=chosen.get("keep", config.KEEP_SECONDS_DEFAULT),
         max_crashes=chosen.get("max_crashes", config.MAX_CRASHES_DEFAULT),
         executor=chosen.get("executor", "auto"),
         limit=chosen.get("limit"),
-        cron=chosen.get("cron"),
-        timezone=chosen.get("timezone"),
+        cron=times_of(chosen.get("cron"), chosen.get("every"), chosen.get("timezone")),
     )
 
 

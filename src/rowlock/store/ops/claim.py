@@ -648,7 +648,9 @@ def is_plain(known: KnownPolicy) -> bool:
     """Whether jobs with this policy may be run and settled as a block."""
     policy = decode_policy(known.policy)
     is_bare = not policy.is_partial and policy.timeout is None and kept_of(policy) is not None
-    return is_bare and known.max_attempts != 1
+    # Whether a job has expired is looked at before its own run.
+    never_expires = policy.expires is None and policy.expires_at is None
+    return is_bare and never_expires and known.max_attempts != 1
 
 
 def _claim_statement(request: ClaimRequest, lanes: Sequence[Lane], limit: int) -> Statement:

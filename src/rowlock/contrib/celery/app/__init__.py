@@ -13,8 +13,7 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -53,12 +52,11 @@ from rowlock.ids import new_id
 from rowlock.job import decode_policy
 from rowlock.store import NewJob, options
 from rowlock.store.options import TypedJob
-from rowlock.task import Executor
 from rowlock.task import Task as RowlockTask
+from rowlock.task_options import Executor
 
 if TYPE_CHECKING:
     from rowlock.worker.drain import Drain
-    from rowlock.worker.embedded import EmbeddedWorker
 
 logger: logging.Logger = logging.getLogger("rowlock.contrib.celery")
 
@@ -135,6 +133,8 @@ class Celery(App):
         **other: Any,
     ) -> None:
         super().__init__(database_of(broker))
+        self.on_worker_start(self._send_start)
+        self.on_worker_stop(self._send_stop)
         self.main = main
         # Of this app in this process.
         self.oid: str = new_id()
@@ -351,7 +351,7 @@ class Celery(App):
 
     finalize = load_tasks
 
-    def process_started(self) -> None:
+    def _send_start(self) -> None:
         """Send the signals of a worker that starts."""
         self.load_tasks()
         about = {"loglevel": logging.getLogger().level, "logfile": None, "format": None}
@@ -368,7 +368,7 @@ class Celery(App):
         signals.worker_process_init.send(sender=None)
         signals.worker_ready.send(sender=worker)
 
-    def process_stopping(self) -> None:
+    def _send_stop(self) -> None:
         """Send the signals of a worker that stops."""
         worker = WorkerProcess(self)
         about = {"sig": "SIGTERM", "how": "Warm", "exitcode": 0}
@@ -379,26 +379,6 @@ class Celery(App):
     def _drain(self, queues: Sequence[str] | None, limit: int | None) -> Drain:
         self.load_tasks()
         return super()._drain(queues, limit)
-
-    @asynccontextmanager
-    async def worker(self, *args: Any, **kwargs: Any) -> AsyncIterator[EmbeddedWorker]:
-        """As `rowlock.App.worker`, with the signals of a worker."""
-        with self._process():
-            async with super().worker(*args, **kwargs) as worker:
-                yield worker
-
-    def run_worker(self, *args: Any, **kwargs: Any) -> None:
-        """As `rowlock.App.run_worker`, with the signals of a worker."""
-        with self._process():
-            super().run_worker(*args, **kwargs)
-
-    @contextmanager
-    def _process(self) -> Iterator[None]:
-        self.process_started()
-        try:
-            yield
-        finally:
-            self.process_stopping()
 
     # Enqueue
 

@@ -88,7 +88,7 @@ class App(QueueVerbs, WorkerCalls, ScheduleCalls):
     ) -> None:
         super().__init__()
         self._schema, self._clock = schema, clock
-        self.worker_hooks = WorkerHooks()
+        self.worker_hooks: WorkerHooks = WorkerHooks()
         self._url: str | None = None
         self._store: Store | None = None
         named = self._environment_url() if url is None else url

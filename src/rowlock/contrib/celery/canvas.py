@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Never, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, Self
 
 from rowlock.contrib.celery.local import the_app
 from rowlock.contrib.compat import Unsupported
@@ -64,7 +64,7 @@ class Signature:
         for link in LINKS:
             if link in self.options:
                 self.options[link] = links_in(self.options, link)
-        self.immutable = immutable
+        self.immutable: bool = immutable
 
     @property
     def task(self) -> str:
@@ -200,7 +200,7 @@ class Signature:
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and _facts(other) == _facts(self)
 
-    __hash__ = None  # type: ignore[assignment]  # as Celery's, which is a dict
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as Celery's, which is a dict
 
     def __getitem__(self, name: str) -> Any:
         """Return a part by its name, as from Celery's, which is a dict."""

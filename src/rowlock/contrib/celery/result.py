@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, Never
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 
 from rowlock.contrib.celery import exceptions, states
 from rowlock.contrib.celery.exceptions import ChordError, TaskRevokedError
@@ -449,7 +449,7 @@ class ResultSet:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ResultSet) and other.results == self.results
 
-    __hash__ = None  # type: ignore[assignment]  # its results may change
+    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # its results may change
 
     def __getattr__(self, name: str) -> Never:
         if name in _MISSING_OF_GROUPS:

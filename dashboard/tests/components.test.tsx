@@ -55,6 +55,9 @@ function job(number: number, changes: Partial<Summary> = {}): Summary {
     tags: [],
     limit: null,
     limit_key: null,
+    workflow: null,
+    waits_for: 0,
+    stack: null,
     ...changes,
   };
 }

@@ -45,7 +45,7 @@ test("a filter survives the address and the box, hostile characters included", (
 test("what is not understood is a fault, and never left out", () => {
   const faults: [string, RegExp][] = [
     ["state:deaad", /deaad is not a state\. Did you mean dead\?/],
-    ["state:asleep", /There are scheduled, ready/],
+    ["state:asleep", /There are waiting, scheduled, ready/],
     ["since:yesterday", /yesterday is not a time: write 15m/],
     ["since:1", /1 is not a time/],
     ["tag:vip tag:eu", /tag is given twice: write tag:a,b/],
@@ -85,7 +85,7 @@ test("lists of values are one query each, and states that are ruled out are the 
   ]);
   assert.deepEqual(
     variants(understood("-state:succeeded,cancelled")).map((each) => each.state),
-    ["scheduled", "ready", "running", "retrying", "dead"],
+    ["waiting", "scheduled", "ready", "running", "retrying", "dead"],
   );
 });
 

@@ -206,6 +206,8 @@ def test_an_app_without_a_database_is_refused(tmp_path, monkeypatch):
     """Every command but `up` says so. A worker ends, and does not try again for ever."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ROWLOCK_DATABASE_URL", raising=False)
+    # Its children would leave compiled files.
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     (tmp_path / "nameless.py").write_text("import rowlock\napp = rowlock.App()\n", "utf-8")
     before = {*tmp_path.iterdir()}
     words = [sys.executable, "-Bm", "rowlock.cli", "--app", "nameless:app"]

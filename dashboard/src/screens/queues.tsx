@@ -124,12 +124,11 @@ const SHOWN: State[] = [
   "retrying",
   "dead",
   "scheduled",
-  "waiting",
   "succeeded",
   "cancelled",
 ];
 /** Left out where there is little room. */
-const MINOR: ReadonlySet<State> = new Set(["scheduled", "waiting", "succeeded", "cancelled"]);
+const MINOR: ReadonlySet<State> = new Set(["scheduled", "succeeded", "cancelled"]);
 const SPAN_SECONDS = 300;
 
 function runsOf(series: Series): number {

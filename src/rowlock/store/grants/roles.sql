@@ -65,7 +65,7 @@ GRANT UPDATE (ended_at) ON {schema}.workflow TO {schema}_producer;
 GRANT UPDATE (is_met) ON {schema}.edge TO {schema}_producer;
 GRANT UPDATE (workflow, stack, watched, indexed_lease, pending, inputs)
 ON {schema}.job TO {schema}_producer;
-GRANT UPDATE (workflow, stack, watched) ON {schema}.finished TO {schema}_producer;
+GRANT UPDATE (workflow, stack, watched, expires_at) ON {schema}.finished TO {schema}_producer;
 
 -- The reader reads everything except sessions, the digests of tokens, and what is the server's own.
 GRANT SELECT ON ALL TABLES IN SCHEMA {schema} TO {schema}_reader;

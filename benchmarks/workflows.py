@@ -5,7 +5,8 @@ python -m benchmarks.workflows [exact|price|large ...] [--stores sqlite,postgres
 
 `exact`: processes claim, settle and are killed, for each shape of workflow. The triggers of
 `rowlock chaos` record every lease and every end in the transaction that makes them.
-`price`: one process claims and settles as many jobs, plain ones and those of each shape, by turns.
+`price`: one process runs plain jobs and workflows of each shape in turn, the same number of jobs
+each time.
 `large`: a workflow of 100,000 jobs: memory, the enqueue, the list and the folded graph.
 """
 

@@ -169,7 +169,7 @@ def test_delete_a_job_that_others_wait_for(shop: Shop, cascade: bool):
         shop.app.delete(parent, cascade=True)
         assert shop.states(flow)["wait"] == "cancelled"
     else:
-        with pytest.raises(InvalidTransition, match="1 jobs wait for it"):
+        with pytest.raises(InvalidTransition, match="other jobs wait for it"):
             shop.app.delete(parent)
         assert shop.states(flow) == before
 

@@ -109,7 +109,7 @@ def test_only_a_job_that_waits_can_be_moved(store: Store, name: str):
     refused = {state: id for state, id in jobs.items() if state not in movable}
     before = {id: stored(store, id) for id in refused.values()}
     for state, id in refused.items():
-        problem = {JobState.RUNNING: "is running", JobState.WAITING: "waits for 1 job"}.get(
+        problem = {JobState.RUNNING: "is running", JobState.WAITING: "waits for other jobs"}.get(
             state, f"is {state}.*run_again"
         )
         with pytest.raises(InvalidTransition, match=problem):

@@ -3,8 +3,9 @@
 1. Plain functions are called first at the start and last at the end, in the thread that starts the
    worker: before its loop runs, where the worker has the process to itself. So they may block.
 2. Coroutines run on the loop that runs the jobs. A pool that they open belongs to that loop.
-3. Stop hooks run in the reverse order. If a start hook fails, nothing runs, and no stop hook is
-   called. A lifespan that was entered is left in any case.
+3. Stop hooks run in the reverse order. If a start hook fails, no job runs. If it was a plain
+   function, no stop hook is called. If it was a coroutine, the plain stop hooks are called, since
+   the plain start hooks have run. A lifespan that was entered is left in any case.
 4. A stop hook that fails is logged, and the others are still called.
 """
 

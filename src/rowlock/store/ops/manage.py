@@ -239,7 +239,7 @@ def _lock_waiting(
                 raise InvalidTransition(id, "is running; only a job that waits can be moved")
             if job.pending and not may_wait:
                 raise InvalidTransition(
-                    id, f"waits for {job.pending} jobs, and runs after them; it has no time to set"
+                    id, "waits for other jobs and runs after them, so its time can't be set"
                 )
             return job, row[-1]
         for row in (yield Statement("lock_finished", {"ids": [id]})):
@@ -313,11 +313,9 @@ def delete(id: str | UUID, *, cascade: bool = False, tenant: str | None = None) 
             _check_visible(job, tenant)
             if job.lease_expires_at is not None:
                 raise InvalidTransition(id, "is running; cancel it first, then delete it")
-            if job.workflow is not None and not cascade:
-                waiting = yield from waiting_for([job])
-                if waiting:
-                    problem = f"{len(waiting[id])} jobs wait for it; to cancel them, use cascade"
-                    raise InvalidTransition(id, problem)
+            if not cascade and (yield from waiting_for([job])):
+                problem = "other jobs wait for it; to delete it and cancel them, pass cascade=True"
+                raise InvalidTransition(id, problem)
             yield Statement("delete_live" if live else "forget", {"ids": [id]})
             yield Statement("unlog", {"ids": [id]})
             yield from forget_nodes([job])

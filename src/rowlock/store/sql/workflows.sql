@@ -310,6 +310,19 @@ SELECT job.id::text, job.stack, job.kind
 FROM rowlock.job AS job
 WHERE job.id = ANY (:ids::uuid[])
 
+-- fragment: parts_of
+-- The parts of a workflow's jobs that are counted apart: where live jobs are held, and how others
+-- ended.
+(
+    SELECT 'lane' AS held, 0 AS held_by
+    UNION ALL SELECT 'room', 1
+    UNION ALL SELECT 'outside', 2
+    UNION ALL SELECT 'waiting', 3
+    UNION ALL SELECT 'succeeded', 0
+    UNION ALL SELECT 'dead', 0
+    UNION ALL SELECT 'cancelled', 0
+) AS {of}
+
 -- name: workflow_counts
 -- How many jobs of workflows are in each state, up to a bound; of those that can run, also how many
 -- run. Uses job_workflow and finished_workflow.
@@ -366,15 +379,7 @@ SELECT asked.id::text, part.held, (
     ) AS few
     WHERE few.cause = 2
 )
-FROM rowlock.workflow AS asked CROSS JOIN (
-    SELECT 'lane' AS held, 0 AS held_by
-    UNION ALL SELECT 'room', 1
-    UNION ALL SELECT 'outside', 2
-    UNION ALL SELECT 'waiting', 3
-    UNION ALL SELECT 'succeeded', 0
-    UNION ALL SELECT 'dead', 0
-    UNION ALL SELECT 'cancelled', 0
-) AS part
+FROM rowlock.workflow AS asked CROSS JOIN {parts_of part}
 WHERE asked.id = ANY (:ids::uuid[])
 
 -- name: stack_counts
@@ -428,15 +433,7 @@ SELECT asked.stack, part.held, (
     ) AS few
     WHERE few.leased IS NOT NULL
 ), 0
-FROM rowlock.stack AS asked CROSS JOIN (
-    SELECT 'lane' AS held, 0 AS held_by
-    UNION ALL SELECT 'room', 1
-    UNION ALL SELECT 'outside', 2
-    UNION ALL SELECT 'waiting', 3
-    UNION ALL SELECT 'succeeded', 0
-    UNION ALL SELECT 'dead', 0
-    UNION ALL SELECT 'cancelled', 0
-) AS part
+FROM rowlock.stack AS asked CROSS JOIN {parts_of part}
 WHERE asked.workflow = :workflow::uuid AND asked.parent = 0
 
 -- name: stacks

@@ -138,15 +138,24 @@ def rename(app: rowlock.App, names: Callable[[str], tuple[str, str]]) -> None:
     """Rename all tables at once."""
     renamed = [names(table) for table in TABLES]
     if app.store.engine.dialect is Dialect.POSTGRES:
-        with psycopg.connect(app.url) as connection:
-            for old, new in renamed:
-                statement = sql.SQL("ALTER TABLE {} RENAME TO {}")
-                connection.execute(
-                    statement.format(sql.Identifier("rowlock", old), sql.Identifier(new))
-                )
+        # The worker reads the tables in other orders meanwhile: a deadlock may end our transaction.
+        wait_until(lambda: renamed_in_postgres(app.url, renamed), seconds=60)
         return
     with closing(sqlite3.connect(path_of(app), isolation_level=None, timeout=60)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         for old, new in renamed:
             connection.execute(f"ALTER TABLE rowlock_{old} RENAME TO rowlock_{new}")
         connection.execute("COMMIT")
+
+
+def renamed_in_postgres(url: str, renamed: list[tuple[str, str]]) -> bool:
+    statement = sql.SQL("ALTER TABLE {} RENAME TO {}")
+    try:
+        with psycopg.connect(url) as connection:
+            for old, new in renamed:
+                connection.execute(
+                    statement.format(sql.Identifier("rowlock", old), sql.Identifier(new))
+                )
+    except psycopg.errors.DeadlockDetected:
+        return False
+    return True

@@ -16,7 +16,6 @@ import argparse
 import random
 import resource
 import statistics
-import subprocess
 import tempfile
 import time
 import tracemalloc
@@ -28,6 +27,7 @@ from typing import NamedTuple
 import psycopg
 
 from benchmarks.limits_exact import Crew, Size, until_done
+from benchmarks.processes import used_seconds
 from rowlock import App
 from rowlock.chaos import witness
 from rowlock.chaos.witness import What
@@ -185,10 +185,15 @@ def _deadlocks(url: str) -> int:
 
 
 class Price(NamedTuple):
-    """What one round has cost: jobs per second, and µs of CPU per job."""
+    """What one round has cost: jobs per second, and µs of CPU per job, ours and the server's."""
 
     per_second: float
-    cpu_us: float
+    client_us: float
+    server_us: float
+
+    @property
+    def cpu_us(self) -> float:
+        return self.client_us + self.server_us
 
 
 def price(url: str, shape: str | None, jobs: int, server: Callable[[], float]) -> Price:
@@ -206,9 +211,9 @@ def price(url: str, shape: str | None, jobs: int, server: Callable[[], float]) -
             store.succeed(leases)
             done += len(leases)
         wall = time.perf_counter() - before[0]
-        cpu = time.process_time() - before[1] + server() - before[2]
+        client, served = time.process_time() - before[1], server() - before[2]
         assert done >= jobs, (shape, done)
-    return Price(done / wall, cpu / done * 1e6)
+    return Price(done / wall, client / done * 1e6, served / done * 1e6)
 
 
 def compare(url: str, jobs: int, rounds: int, server: Callable[[], float]) -> None:
@@ -222,7 +227,8 @@ def compare(url: str, jobs: int, rounds: int, server: Callable[[], float]) -> No
         own = _median(prices)
         print(
             f"  {shape or 'plain':10} {own.per_second:8.0f} jobs/s"
-            f" ({own.per_second / plain.per_second:.2f}), {own.cpu_us:6.1f} µs CPU a job"
+            f" ({own.per_second / plain.per_second:.2f}), µs of CPU per job:"
+            f" {own.client_us:5.1f} client + {own.server_us:5.1f} server"
             f" ({plain.cpu_us / own.cpu_us:.2f})"
         )
 
@@ -284,29 +290,12 @@ def place_of(store: str) -> Iterator[tuple[str, Callable[[], float]]]:
                 opened.migrate()
             yield url, lambda: 0.0
         else:
-            url = stack.enter_context(ThrowAwayPostgres(durable=True)).url
-            with closing(open_store(url)) as opened:
+            server = stack.enter_context(ThrowAwayPostgres(durable=True))
+            with closing(open_store(server.url)) as opened:
                 opened.migrate()
-            yield url, lambda: _server_seconds(url)
-
-
-def _server_seconds(url: str) -> float:
-    """The CPU seconds of all processes of the server that this machine runs for us."""
-    (pid,) = _rows(url, "SELECT pg_backend_pid()")[0]
-    words = ["ps", "-o", "ppid=", "-p", str(pid)]
-    parent = subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
-    listed = subprocess.run(
-        ["ps", "--ppid", parent or "0", "-o", "cputime="],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split()
-    return sum(_of_clock(each) for each in listed)
-
-
-def _of_clock(text: str) -> float:
-    hours, minutes, seconds = text.rpartition("-")[2].split(":")
-    return int(hours) * 3600 + int(minutes) * 60 + float(seconds)
+            status = server.directory / "data" / "postmaster.pid"
+            postmaster = int(status.read_text().splitlines()[0])
+            yield server.url, lambda: used_seconds(postmaster)
 
 
 def main() -> None:

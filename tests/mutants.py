@@ -82,8 +82,13 @@ def settle_without_token() -> AbstractContextManager[None]:
     bare = ("job.token = :token AND ", "")
     fenced_bare = ("        AND job.token = :token::bigint\n", "")
     return _with_sql(
-        {"finish": fence, "finish_held": fence, "finish_bare": bare},
-        {"finish": fenced, "finish_held": fenced, "finish_bare": fenced_bare},
+        {"finish": fence, "finish_held": fence, "finish_bare": bare, "finish_nodes": bare},
+        {
+            "finish": fenced,
+            "finish_held": fenced,
+            "finish_bare": fenced_bare,
+            "finish_nodes": fenced_bare,
+        },
     )
 
 
@@ -549,48 +554,50 @@ def released_by_looking() -> AbstractContextManager[None]:
         job="rowlock.job", edge="rowlock.edge", child="job", gone="SELECT gone.id FROM gone"
     )
     return _with_sql(
-        {"finish": ("child.pending > met.number", sqlite)},
-        {"finish": ("job.pending > locked.number", postgres)},
+        {"finish_nodes": ("child.pending > met.number", sqlite)},
+        {"finish_nodes": ("job.pending > met.number", postgres)},
     )
 
 
 def needed_parent_pruned() -> AbstractContextManager[None]:
     """A result is removed when its own time is over, though others may need it."""
     guard = ("OR NOT EXISTS (", "OR true OR NOT EXISTS (")
-    forever = "ELSE 253000000000000000 END"
+    forever = "+ 253000000000000000 END"
     return _with_sql(
-        {"expired": guard, "finish": (forever, "ELSE {now} END")},
-        {"expired": guard, "finish": (forever, "ELSE clock.now END")},
+        {"expired": guard, "finish_nodes": (forever, "+ {now} END")},
+        {"expired": guard, "finish_nodes": (forever, "+ clock.now END")},
     )
 
 
 def result_not_kept() -> AbstractContextManager[None]:
     """A job of a workflow that keeps nothing is removed at once, with its result."""
     return _with_sql(
-        {
-            "finish": (
-                "{node,steps? | AND job.workflow IS NULL}\nON CONFLICT",
-                "AND ending.keep <> 0 {node,steps? | AND job.workflow IS NULL}\nON CONFLICT",
-            )
-        },
-        {"finish": ("FROM gone, clock\n", "FROM gone, clock WHERE keep <> 0\n")},
+        {"finish_nodes": ("\nON CONFLICT", " AND :keep <> 0\nON CONFLICT")},
+        {"finish_nodes": ("FROM gone, clock\n", "FROM gone, clock WHERE :keep::bigint <> 0\n")},
     )
 
 
 def workflow_begun_unseen() -> AbstractContextManager[None]:
     """A success does not notice that a workflow waits for its job since it was claimed."""
-    is_plain = ("{node,steps? | AND job.workflow IS NULL}", "")
     bare = ("        AND job.workflow IS NULL\n", "")
     return _with_sql(
-        {"finish": is_plain, "finish_bare": (" AND job.workflow IS NULL", "")},
-        {"finish": is_plain, "finish_bare": bare},
+        {
+            "finish": ("{steps? | AND job.workflow IS NULL}", ""),
+            "finish_bare": (" AND job.workflow IS NULL", ""),
+        },
+        {
+            "finish": ("CASE WHEN job.workflow IS NULL THEN true END", "true"),
+            "finish_bare": bare,
+        },
     )
 
 
 def success_is_any_end() -> AbstractContextManager[None]:
     """A success counts for what waits for a death."""
-    watched = ("{node? AND job.watched IS NULL}", "")
-    return _with_sql({"finish": watched}, {"finish": watched})
+    return _with_sql(
+        {"finish_nodes": ("AND job.watched IS NULL", "")},
+        {"finish_nodes": ("AND job.watched IS NULL", "")},
+    )
 
 
 def _quietly(steps: Steps[Any]) -> Steps[Any]:

@@ -42,7 +42,8 @@ def backlog(postgres_server: str, migrated_template: str) -> Iterator[psycopg.Co
 
 @pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
 @pytest.mark.parametrize(
-    "name", ["finish", "finish_bare", "finish_held", "give_back", "heartbeat", "resolve"]
+    "name",
+    ["finish", "finish_bare", "finish_held", "finish_nodes", "give_back", "heartbeat", "resolve"],
 )
 def test_many_jobs_are_found_by_their_ids(backlog: psycopg.Connection[Any], name: str, plans: str):
     """And never by reading all that waits, for each of them or at all."""

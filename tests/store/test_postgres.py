@@ -506,6 +506,7 @@ INDEXES = {
     "enqueue_one/limited": set(),
     "find_settled": {"finished_pkey", "finished_key", "key_hold_pkey", "key_hold_key"},
     "finish_bare": {"job_pkey", "claim_pkey"},
+    "finish_nodes": {"job_pkey", "edge_pkey", "job_limit_pkey", "claim_pkey"},
     "lanes": {"job_lane", "job_lease", "claim_until", "queue_pkey", "job_limit_pkey"},
     "lanes_anywhere": {"job_lane", "queue_pkey", "job_limit_pkey"},
     "look_expired": {"job_lease", "job_lane", "claim_pkey", "claim_until"},

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from rowlock import codec, config
 from rowlock.columns import JobRow
@@ -49,6 +49,20 @@ PARENT_ENDED: Final = "ParentEnded"
 NOT_NEEDED: Final = "NotNeeded"
 
 
+class Success(NamedTuple):
+    """A plain success of a claimed job."""
+
+    id: str
+    token: int
+    kept: int
+    result: str | None
+
+
+def success_row(id: str, token: int, kept: int, result: str | None) -> Row:
+    """The row of `finish` for a plain success."""
+    return (id, token, True, False, "succeeded", result, None, None, kept, None)
+
+
 class Ending(NamedTuple):
     """A row of `finish`.
 
@@ -73,7 +87,12 @@ class Ending(NamedTuple):
     @property
     def is_quick(self) -> bool:
         """Whether its consequences are counts alone."""
-        return not self.is_node or (self.state is JobState.SUCCEEDED and not self.is_held)
+        return not self.is_node or (not self.is_held and self.row == success_row(*self.success))
+
+    @property
+    def success(self) -> Success:
+        """What a plain success would say of it."""
+        return Success(self.id, self.row[1], self.row[8], self.row[5])
 
 
 def ending_of(
@@ -139,19 +158,16 @@ def finish(
     over = {"claims": list(claims)}
     plain = [each.row for each in endings if not each.is_held and not each.is_node]
     held = [each.row for each in endings if each.is_held and not each.is_node]
-    nodes = [each.row for each in endings if each.is_node and each.is_quick]
+    nodes = [each.success for each in endings if each.is_node and each.is_quick]
     done: set[str] = set()
     if plain:
         done |= {row[0] for row in (yield Batch("finish", FINISH_COLUMNS, plain, over))}
     if held:
         values = {"remember": REMEMBER_US, **over}
         done |= {row[0] for row in (yield Batch("finish_held", FINISH_COLUMNS, held, values))}
-    if nodes:
-        rows = yield Batch("finish/node", FINISH_COLUMNS, nodes, over)
-        done |= {row[0] for row in rows if row[0] is not None}
-        freed = frozenset(row[1] for row in rows if row[1] is not None)
-        if freed:
-            yield Ring(freed)
+    for (token, keep), alike in grouped(nodes).items():
+        values = {"token": token, "keep": keep, **over}
+        done |= yield from _finish_nodes([(each.id, each.result) for each in alike], values)
     left = [each for each in endings if each.id not in done]
     if left:
         if apart is not None:
@@ -159,6 +175,23 @@ def finish(
         yield Begin()
         done |= yield from finish_by_steps(left, claims)
     return done
+
+
+def grouped(nodes: Sequence[Success]) -> dict[tuple[int, int], list[Success]]:
+    """Successes by what one statement has to say of all: nearly always one group."""
+    groups: dict[tuple[int, int], list[Success]] = {}
+    for node in nodes:
+        groups.setdefault((node.token, node.kept), []).append(node)
+    return groups
+
+
+def _finish_nodes(rows: Sequence[Row], values: Mapping[str, Any]) -> Steps[set[str]]:
+    found = yield Batch("finish_nodes", ("id", "result"), rows, values)
+    freed = frozenset(row[1] for row in found if row[1] is not None)
+    if freed:
+        yield Ring(freed)
+    done = {row[0] for row in found if row[1] is None}
+    return {row[0] for row in rows} if None in done else done
 
 
 class _End(NamedTuple):

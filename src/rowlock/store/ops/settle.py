@@ -57,6 +57,7 @@ from rowlock.store.ops.finish import (
     finish,
     is_held,
     kept_us,
+    success_row,
 )
 from rowlock.store.ops.limits import FOR_EVER_US, close
 from rowlock.store.ops.supersede import find_superseded
@@ -230,7 +231,7 @@ def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled
     slow = [settlement for settlement in todo if not _is_swift(settlement)]
     bare, others = _without_bare(swift) if manner.may_be_bare else (None, swift)
     endings = [_success(settlement) for settlement in others]
-    statements = {(ending.is_held, ending.is_node) for ending in endings}
+    statements = {_statement_of(ending) for ending in endings}
     is_one = len(statements) + (bare is not None) == 1 and all(each.is_quick for each in endings)
     is_alone = is_one and not slow and not any(each.follow_ups for each in todo)
     if not is_alone:
@@ -250,10 +251,16 @@ def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled
     return replace(explained, ended=ended) if ended else explained
 
 
+def _statement_of(ending: Ending) -> tuple[object, ...]:
+    """What sets apart the endings that `finish` writes in one statement."""
+    success = ending.success
+    return (success.token, success.kept) if ending.is_node else (ending.is_held,)
+
+
 def _left_of(bare: Bare, done: set[str]) -> list[Ending]:
     """Bare successes that the quick statement has skipped: lost, or part of a workflow by now."""
     left = [id for id in bare.ids if id not in done]
-    return [Ending(_success_row(id, bare.token, bare.keep, None), False) for id in left]
+    return [Ending(success_row(id, bare.token, bare.keep, None), False) for id in left]
 
 
 def claims_over(leases: Sequence[Lease]) -> list[str]:
@@ -279,12 +286,8 @@ def _success(settlement: Settlement) -> Ending:
     job = lease.row
     assert job is not None and isinstance(outcome, Succeeded)
     kept = kept_us(decode_policy(job.policy).keep)
-    row = _success_row(job.id, job.token, kept, outcome.result)
+    row = success_row(job.id, job.token, kept, outcome.result)
     return Ending(row, is_held(job, kept), job.workflow is not None)
-
-
-def _success_row(id: str, token: int, kept: int, result: str | None) -> Row:
-    return (id, token, True, False, "succeeded", result, None, None, kept, None)
 
 
 def _without_bare(swift: Sequence[Settlement]) -> tuple[Bare | None, Sequence[Settlement]]:

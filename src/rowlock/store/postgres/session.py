@@ -47,6 +47,7 @@ PREPARED: frozenset[str] = frozenset(
         "enqueue_one/limited",
         "find_settled",
         "finish_bare",
+        "finish_nodes",
         "lanes",
         "lanes_anywhere",
         "look_expired",

@@ -136,28 +136,27 @@ WITH clock AS MATERIALIZED (
     SELECT pg_current_xact_id() AS xid, {now} AS now
 ),
 locked AS MATERIALIZED (
-    SELECT job.id, met.number
-    FROM unnest(:id::uuid[], :number::integer[]) AS met (id, number)
-        JOIN rowlock.job AS job ON job.id = met.id
-    WHERE job.held_by = 3 AND job.id = ANY (:id::uuid[])
+    SELECT job.id
+    FROM rowlock.job AS job
+    WHERE job.id = ANY (:id::uuid[]) AND {is_waiting job}
     ORDER BY job.id
     FOR UPDATE OF job
 )
 UPDATE rowlock.job AS job
-SET pending = job.pending - locked.number,
+SET pending = job.pending - met.number,
     held_by = CASE
-        WHEN job.pending > locked.number OR NOT :releases::boolean THEN 3 ELSE {held_at job}
+        WHEN job.pending > met.number OR NOT :releases::boolean THEN 3 ELSE {held_at job}
     END,
     run_at = CASE
-        WHEN job.pending > locked.number OR NOT :releases::boolean THEN job.run_at
+        WHEN job.pending > met.number OR NOT :releases::boolean THEN job.run_at
         ELSE {due_at job}
     END,
     place = CASE
-        WHEN job.pending > locked.number OR NOT :releases::boolean THEN NULL ELSE {place_of job}
+        WHEN job.pending > met.number OR NOT :releases::boolean THEN NULL ELSE {place_of job}
     END
-FROM locked, clock
-WHERE job.id = locked.id AND job.held_by = 3
-    AND job.id = ANY (:id::uuid[])
+FROM unnest(:id::uuid[], :number::integer[]) AS met (id, number), clock
+WHERE job.id = met.id AND {is_waiting job}
+    AND job.id = ANY (ARRAY(SELECT locked.id FROM locked))
 RETURNING job.id::text, job.queue, job.pending
 
 -- name: count_down (sqlite)
@@ -181,14 +180,14 @@ WITH clock AS MATERIALIZED (
 locked AS MATERIALIZED (
     SELECT job.id
     FROM rowlock.job AS job
-    WHERE job.id = ANY (:ids::uuid[]) AND job.held_by = 3
+    WHERE job.id = ANY (:ids::uuid[]) AND {is_waiting job}
     ORDER BY job.id
     FOR UPDATE OF job
 )
 UPDATE rowlock.job AS job
 SET pending = 0, held_by = {held_at job}, run_at = {due_at job}, place = {place_of job}
-FROM locked, clock
-WHERE job.id = locked.id AND job.id = ANY (:ids::uuid[])
+FROM clock
+WHERE job.id = ANY (ARRAY(SELECT locked.id FROM locked)) AND {is_waiting job}
 RETURNING job.id::text, job.queue
 
 -- name: release_waiting (sqlite)
@@ -445,14 +444,15 @@ ORDER BY stack.stack, stack.parent
 LIMIT :limit::bigint
 
 -- name: live_nodes
--- A page of the live jobs of a workflow that are held in one way. Uses job_workflow.
+-- A page of the live jobs of a workflow that are held in one way. Uses job_workflow: with the whole
+-- order, since IS NULL alone does not tell PostgreSQL that one part of the index is in order.
 SELECT {listed_job}, {now}
 FROM rowlock.job AS job
 WHERE job.workflow = :workflow::uuid
     AND {held? job.held_by = :held::smallint | job.held_by IS NULL}
     AND (job.stack, job.id) > (:after_stack::bigint, :after_id::uuid)
     AND job.stack <= :last_stack::bigint
-ORDER BY job.stack, job.id
+ORDER BY job.workflow, job.held_by, job.stack, job.id
 LIMIT :limit::bigint
 
 -- name: ended_nodes

@@ -2426,7 +2426,7 @@ export interface components {
          * @description The type of an event: of a run or a job or, for a watched job, of its state or progress.
          * @enum {unknown}
          */
-        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded" | "workflow";
+        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "limit" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded" | "workflow";
         /**
          * Event
          * @description The data of one server-sent event.
@@ -2445,6 +2445,10 @@ export interface components {
             workflow: string | null;
             name: string | null;
             state: components["schemas"]["WorkflowState"] | null;
+            limit: string | null;
+            key: string | null;
+            change: ("paused" | "resumed" | "set" | "unset") | null;
+            reason: string | null;
             /** @description How many runs or jobs it stands for. For `enqueued` it is a lower bound. For `dropped` it is the number of events that this listener was too slow for. */
             count: number;
             /** @description Whether it stands for many, which were too many to send. */

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
@@ -50,6 +50,8 @@ class EventType(StrEnum):
     """With `job`: it was deleted, or its retention has expired. The stream ends."""
     WORKFLOW = "workflow"
     """Nothing of a workflow runs any more, or can run without help: see `workflow`."""
+    LIMIT = "limit"
+    """A limit or one of its keys was set, unset, paused or resumed: see `change`."""
     DROPPED = "dropped"
     """This listener reads too slowly, and lost `count` events."""
 
@@ -62,8 +64,17 @@ class WorkflowStop(msgspec.Struct, frozen=True, array_like=True):
     state: WorkflowState
 
 
+class LimitChange(msgspec.Struct, frozen=True, array_like=True):
+    """What was changed in a limit, or in one of its keys. Stored in this form."""
+
+    name: str
+    change: Literal["set", "unset", "paused", "resumed"]
+    key: str | None = None
+    reason: str | None = None
+
+
 class Event(msgspec.Struct, frozen=True, array_like=True):
-    """One event or, if it has neither a `job_id` nor a workflow, the number of such events.
+    """One event or, if it has no `job_id`, workflow or limit, the number of such events.
 
     Stored in this form.
     """
@@ -78,11 +89,17 @@ class Event(msgspec.Struct, frozen=True, array_like=True):
     error: str | None = None
     count: int = 1
     workflow: WorkflowStop | None = None
+    limit: LimitChange | None = None
 
 
 def stop_of(workflow: WorkflowStop, tenant: str | None) -> Event:
     """Return the event of a workflow that has stopped."""
     return Event(EventType.WORKFLOW, "", "", tenant, workflow=workflow)
+
+
+def change_of(limit: LimitChange) -> Event:
+    """Return the event of a limit that was changed."""
+    return Event(EventType.LIMIT, "", "", limit=limit)
 
 
 # A queue, a kind and a tenant.

@@ -48,7 +48,9 @@ TENANT: Final = _Tenant.TENANT
 
 Per = str | _Tenant | Callable[[Mapping[str, Any]], Key]
 
-_RATE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*/\s*(\d{0,9})\s*([smhd])", re.ASCII)
+_RATE: Final = re.compile(
+    r"(\d+(?:\.\d+)?)\s*/\s*(\d{0,9})\s*([smhd])(?:\s+burst\s+(\d{1,9}))?", re.ASCII
+)
 _UNITS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 # Starts so close together may come at once, unless a rate says otherwise.
 _BURST_US: Final = 50_000
@@ -95,11 +97,12 @@ def rate_of(value: str | Rate, *, option: str) -> tuple[int, int]:
     if match is None:
         raise OptionInvalid(
             option,
-            f'must be a rate such as "100/s", "10/m", "500/h", "1000/d", or '
+            f'must be a rate such as "100/s", "10/m", "500/h", "1000/d", "100/s burst 20", or '
             f"rowlock.Rate(starts, period=seconds), not {shown(value)}",
         )
-    starts, periods, unit = match.groups()
-    return Rate(float(starts), int(periods or 1) * _UNITS[unit]).checked(option=option)
+    starts, periods, unit, burst = match.groups()
+    seconds = int(periods or 1) * _UNITS[unit]
+    return Rate(float(starts), seconds, int(burst) if burst else None).checked(option=option)
 
 
 def key_text(value: object, *, option: str = "limit_key") -> str:

@@ -154,6 +154,7 @@ def test_a_rate_is_a_text_or_a_record():
         "1000/d": rowlock.Rate(1000, period=86_400),
         "0.5/s": rowlock.Rate(1, period=2),
         "3/10s": rowlock.Rate(3, period=10),
+        "100/m burst 20": rowlock.Rate(100, period=60, burst=20),
         "1000000/s": rowlock.Rate(HUGE),
     }
 

@@ -259,7 +259,11 @@ def key_option(help: str) -> Callable[[Command], Command]:
 @click.argument("name")
 @key_option("Only for this key: --concurrency, --rate and --weight are its own then.")
 @click.option("--concurrency", type=int, metavar="N", help="How many jobs may run at once.")
-@click.option("--rate", metavar="RATE", help='How many jobs may start in a time: "100/s", "10/m".')
+@click.option(
+    "--rate",
+    metavar="RATE",
+    help='How many jobs may start in a time: "100/s", "10/m", "100/s burst 20".',
+)
 @click.option(
     "--concurrency-per-key",
     type=int,

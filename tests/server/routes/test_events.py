@@ -117,6 +117,28 @@ def test_events_come_from_the_store(api: Running):
     assert (event["count"], event["is_summary"], event["queue"]) == (7, True, "q")
 
 
+def test_a_change_of_a_limit_is_published(api: Running):
+    """What was done to which key, and why. Tenants don't hear of it."""
+    stripe = api.app.limit("stripe", rate="10/s", per="customer")
+    with listening(api) as stream, listening(api, tenant="acme") as other:
+        stripe.set(rate="5/s burst 2")
+        stripe.pause(key="acme", seconds=60, reason="they asked for it")
+        stripe.resume(key="acme")
+        stripe.unset()
+        wait_until(lambda: stream.types().count("limit") == 4)
+
+    assert [
+        (each["limit"], each["change"], each.get("key"), each.get("reason"), each["is_summary"])
+        for each in stream.wait_for("limit")
+    ] == [
+        ("stripe", "set", None, None, False),
+        ("stripe", "paused", "acme", "they asked for it", False),
+        ("stripe", "resumed", "acme", None, False),
+        ("stripe", "unset", None, None, False),
+    ]
+    assert other.events == []
+
+
 def test_the_stop_of_a_workflow_is_told(api: Running):
     """That it is dead and waits for a retry, and then its end. A tenant hears of its own."""
     app = api.app

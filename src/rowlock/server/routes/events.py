@@ -13,7 +13,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from datetime import datetime
 from functools import lru_cache
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -87,6 +87,16 @@ class EventSchema(msgspec.Struct, frozen=True, kw_only=True):
     workflow: Annotated[Uuid, Meta(description="The workflow that has stopped.")] | None = None
     name: Annotated[str, Meta(description="The name of that workflow.")] | None = None
     state: Annotated[WorkflowState, Meta(description="The state of that workflow.")] | None = None
+    limit: Annotated[str, Meta(description="The limit that was changed.")] | None = None
+    key: Annotated[str, Meta(description="Its key, if only that was changed.")] | None = None
+    change: (
+        Annotated[
+            Literal["set", "unset", "paused", "resumed"],
+            Meta(description="What was done to the limit."),
+        ]
+        | None
+    ) = None
+    reason: Annotated[str, Meta(description="Why the limit was paused.")] | None = None
     count: Annotated[
         int,
         Meta(
@@ -199,7 +209,8 @@ def _end_of(query: EventQuery) -> float:
 def _event_of(item: FeedItem) -> EventSchema:
     event = item.event
     stop = event.workflow
-    is_single = event.job_id is not None or stop is not None
+    limit = event.limit
+    is_single = event.job_id is not None or stop is not None or limit is not None
     return EventSchema(
         type=event.type,
         at=from_us(item.at),
@@ -213,6 +224,10 @@ def _event_of(item: FeedItem) -> EventSchema:
         workflow=None if stop is None else stop.id,
         name=None if stop is None else stop.name,
         state=None if stop is None else stop.state,
+        limit=None if limit is None else limit.name,
+        key=None if limit is None else limit.key,
+        change=None if limit is None else limit.change,
+        reason=None if limit is None else limit.reason,
         count=event.count,
         is_summary=not is_single and event.type is not EventType.DROPPED,
     )

@@ -31,7 +31,7 @@ RateText = Annotated[
     str,
     Meta(
         max_length=config.NAME_CHARACTERS_MAX,
-        description='How many jobs may start in a time: "100/s", "10/m", "500/h", "1000/d".',
+        description='How many jobs may start in a time: "100/s", "10/m", "100/s burst 20".',
     ),
 ]
 KeyName = Annotated[Name, Meta(description="Only this key. Null for the limit as a whole.")]

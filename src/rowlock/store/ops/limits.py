@@ -18,6 +18,7 @@ import msgspec
 from rowlock import codec, config
 from rowlock.clock import duration_us
 from rowlock.errors import NotFound, OptionInvalid
+from rowlock.events import LimitChange, change_of
 from rowlock.store.ops.rooms import look_at_rooms
 from rowlock.store.steps import Batch, Begin, Op, Ring, Row, Statement, Steps, writing
 
@@ -174,7 +175,7 @@ def set_limit(
         else:
             row = _row(name, stored.declared, _over(stored.chosen, chosen))
             yield Batch("change_limit", _COLUMNS, [row])
-        yield from _wake([name])
+        yield from _changed(LimitChange(name, "set", key))
 
     return writing("set_limit", steps, repeat=steps)
 
@@ -212,7 +213,7 @@ def unset_limit(name: str, key: str | None = None) -> Op[None]:
             yield Statement("unset_key", {"limit_name": name, "key": key})
         elif stored.chosen is not None:
             yield Batch("change_limit", _COLUMNS, [_row(name, stored.declared, None)])
-        yield from _wake([name])
+        yield from _changed(LimitChange(name, "unset", key))
 
     return writing("unset_limit", steps, repeat=steps)
 
@@ -231,13 +232,17 @@ def pause_limit(
     def steps() -> Steps[None]:
         yield Begin()
         yield from _known(name, declared, key=key)
-        yield from close(name, key, time, reason)
+        said = yield from close(name, key, time, reason)
+        yield from _publish(LimitChange(name, "paused", key, said))
 
     return writing("pause_limit", steps, repeat=steps)
 
 
-def close(name: str, key: str | None, time: int | None, reason: str | None) -> Steps[None]:
-    """Start no job of a limit, or of one of its keys, for this many microseconds."""
+def close(name: str, key: str | None, time: int | None, reason: str | None) -> Steps[str | None]:
+    """Start no job of a limit, or of one of its keys, for this many microseconds.
+
+    Returns the reason as it is stored.
+    """
     said = None if reason is None else codec.clean_text(reason, bytes_max=config.REASON_BYTES_MAX)
     values = {
         "limit_name": name,
@@ -248,6 +253,7 @@ def close(name: str, key: str | None, time: int | None, reason: str | None) -> S
         yield Statement("close_limit", values)
     else:
         yield Statement("close_key", {**values, "key": key})
+    return said
 
 
 def resume_limit(name: str, key: str | None = None) -> Op[None]:
@@ -261,7 +267,7 @@ def resume_limit(name: str, key: str | None = None) -> Op[None]:
         if key is not None or stored.declared.per is None:
             # Without keys, `Throttled` and a dead job close the key that all jobs have.
             yield Statement("open_key", {"limit_name": name, "key": key or ""})
-        yield from _wake([name])
+        yield from _changed(LimitChange(name, "resumed", key))
 
     return writing("resume_limit", steps, repeat=steps)
 
@@ -286,6 +292,17 @@ def unknown_limit(name: str) -> NotFound:
     return NotFound(
         f"there is no limit {name!r}; a worker whose code declares it writes it when it starts"
     )
+
+
+def _changed(change: LimitChange) -> Steps[None]:
+    """A limit may allow more than before: publish it, and have its workers look."""
+    yield from _publish(change)
+    yield from _wake([change.name])
+
+
+def _publish(change: LimitChange) -> Steps[None]:
+    text = msgspec.json.encode([change_of(change)]).decode()
+    yield Statement("event_write", {"events": text})
 
 
 def _wake(names: Sequence[str]) -> Steps[None]:

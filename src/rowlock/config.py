@@ -655,6 +655,18 @@ SHARED_COUNTS_BYTES: Final = 1024 * 1024
 # Longer than a claim takes when all is well, shorter than a call to a database that is silent.
 READY_SECONDS: Final = 15.0
 """A child process of a worker that could not claim for this long is not ready."""
+ALERT_SECONDS: Final = 30.0
+"""Interval at which a server with `--alert-url` looks for reasons to send an alert."""
+ALERT_AGE_SECONDS: Final = 300.0
+ALERT_DEAD: Final = 10
+# The time in which dead jobs are counted.
+ALERT_DEAD_SECONDS: Final = 600.0
+ALERT_CALL_SECONDS: Final = 5.0
+"""Time that the receiver of an alert has to accept a connection, and to answer."""
+ALERTS_SENT_MAX: Final = 100
+"""Most alerts in one call. The rest follow with the next look."""
+# Lines of the text that people read.
+ALERT_LINES: Final = 20
 METRICS_KNOWN_SECONDS: Final = 10.0
 """Time that the gauges of queues are cached before the database is queried again."""
 # A count of all rows is exact, and reads both tables to their ends. If it takes long, the next one

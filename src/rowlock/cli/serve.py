@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 from typing import TYPE_CHECKING, Final
 
 import click
 
+from rowlock import config
 from rowlock.cli import Target
-from rowlock.cli.options import address_options, log_options
+from rowlock.cli.options import address_options, log_options, seconds
 
 if TYPE_CHECKING:
     from rowlock.observe.log import Format, Level
@@ -30,6 +32,29 @@ logger: logging.Logger = logging.getLogger("rowlock.server")
     show_envvar=True,
     help="Serve only the API, without the dashboard.",
 )
+@click.option(
+    "--alert-url",
+    metavar="URL",
+    envvar="ROWLOCK_ALERT_URL",
+    show_envvar=True,
+    help="Address to call when something needs you. ROWLOCK_ALERT_SECRET signs the calls.",
+)
+@click.option(
+    "--alert-age",
+    type=seconds,
+    metavar="DURATION",
+    default="5m",
+    show_default=True,
+    help="Send an alert if the oldest ready job of a queue has waited this long.",
+)
+@click.option(
+    "--alert-dead",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=config.ALERT_DEAD,
+    show_default=True,
+    help="Send an alert if this many jobs of a queue died in ten minutes.",
+)
 @log_options
 @click.pass_obj
 def serve(
@@ -40,6 +65,9 @@ def serve(
     is_open: bool,
     trusted_proxies: list[str],
     no_dashboard: bool,
+    alert_url: str | None,
+    alert_age: float,
+    alert_dead: int,
     log_level: Level,
     log_format: Format,
 ) -> None:
@@ -53,10 +81,19 @@ def serve(
     from rowlock.observe import log
 
     try:
+        from rowlock.server.alerts import AlertSettings
         from rowlock.server.serve import HttpServer
     except ModuleNotFoundError as error:
         raise click.UsageError(str(error)) from error
     log.configure(log_level, log_format)
+    alerts = None
+    if alert_url is not None:
+        alerts = AlertSettings(
+            url=alert_url,
+            secret=os.environ.get("ROWLOCK_ALERT_SECRET"),
+            age_seconds=alert_age,
+            dead=alert_dead,
+        )
     with target.open_app(creates=True) as app:
         server = HttpServer(
             app,
@@ -67,6 +104,7 @@ def serve(
             has_login=log_format == "console" and not no_dashboard,
             trusted_proxies=trusted_proxies,
             has_dashboard=not no_dashboard,
+            alerts=alerts,
         )
         if log_format == "console":
             address = server.address

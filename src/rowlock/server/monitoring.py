@@ -19,16 +19,14 @@ from typing import Final
 from prometheus_client.metrics_core import Metric
 
 from rowlock import config
-from rowlock.clock import to_us
 from rowlock.errors import RowlockError
 from rowlock.job import Count, JobState, QueueStats
 from rowlock.observe.metrics import of_limits, of_queues, of_workflows
 from rowlock.server.problems import AWAY, Complaints, Refusal, refusal_of
 from rowlock.store import Store
 from rowlock.store import migrate as migrations
-from rowlock.store.ops.health import server
 from rowlock.store.ops.limit_info import list_limits
-from rowlock.store.ops.look import workers
+from rowlock.store.ops.look import live_workers
 from rowlock.store.ops.stats import Exact, exact_counts, is_exact, stats
 from rowlock.store.ops.workflow_info import open_workflows
 
@@ -59,13 +57,7 @@ class Gauges:
         queues = await self._store.arun(stats())
         if not is_exact(queues, JobState):
             queues = exactly(queues, await self._counts.read())
-        found = await self._store.arun(workers())
-        now = (await self._store.arun(server())).now
-        silent = now - int(config.WORKER_SILENT_SECONDS) * config.SECOND_US
-        live = sum(
-            each.last_beat_at is not None and to_us(each.last_beat_at, option="now") >= silent
-            for each in found
-        )
+        live = await self._store.arun(live_workers())
         limits = await self._store.arun(list_limits())
         flows = (await self._store.arun(open_workflows()))[: config.WORKFLOW_OPEN_EXACT_MAX]
         self._known = [

@@ -31,6 +31,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from rowlock import config
 from rowlock.app import App
 from rowlock.errors import OptionInvalid, StoreUnavailable
+from rowlock.server.alerts import AlertSettings
 from rowlock.server.app import Api
 from rowlock.server.connections import (
     Connections,
@@ -71,6 +72,7 @@ class HttpServer:
         is_open: Serve requests without a token. Only on loopback.
         has_login: Make a login link if there is no valid token. Only on loopback.
         trusted_proxies: Addresses and networks of proxies whose headers name the client.
+        alerts: Where alerts are sent, if anywhere.
 
     Raises:
         OptionInvalid: The address can't be bound, or is not loopback and there is no valid token,
@@ -88,6 +90,7 @@ class HttpServer:
         has_login: bool = False,
         trusted_proxies: Sequence[str] = (),
         has_dashboard: bool = True,
+        alerts: AlertSettings | None = None,
     ) -> None:
         proxies = Proxies(networks_of(trusted_proxies))
         state = _token_state(app)
@@ -107,7 +110,7 @@ class HttpServer:
             proxies=proxies,
             login=None if self._login is None else digest_of(self._login),
         )
-        self._api = Api(Service(app, access=access, has_dashboard=has_dashboard))
+        self._api = Api(Service(app, access=access, has_dashboard=has_dashboard, alerts=alerts))
         self._server = _UvicornServer(self._api, self._connections)
         self._thread: threading.Thread | None = None
 

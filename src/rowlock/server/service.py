@@ -20,6 +20,7 @@ from rowlock import config
 from rowlock.app import App
 from rowlock.errors import OptionInvalid, RowlockError
 from rowlock.scheduler import Janitor
+from rowlock.server.alerts import Alerts, AlertSettings
 from rowlock.server.background import Background
 from rowlock.server.cursors import CursorSeal
 from rowlock.server.gate import Access, Gate
@@ -55,8 +56,10 @@ class Service:
         *,
         access: Access,
         has_dashboard: bool,
+        alerts: AlertSettings | None = None,
     ) -> None:
         self.app = app
+        self._alerts = alerts
         self.has_dashboard = has_dashboard
         # The bytes of large bodies in progress.
         self.bodies: BodyBudget = BodyBudget()
@@ -152,10 +155,14 @@ class Service:
         """Start the background work of a standalone server.
 
         It gives back expired leases and removes finished jobs whose time is over: if all workers
-        use HTTP, no other process would. And it continues bulk work that another server left.
+        use HTTP, no other process would. It continues bulk work that another server left, and
+        sends alerts.
         """
         janitor = Janitor(self.store, errors=self.ledger.errors, on_refused=self.ledger.refused)
         self.background.ensure("janitor", janitor.run)
+        if self._alerts is not None:
+            alerts = Alerts(self.reads, self._alerts, self.ledger.errors)
+            self.background.ensure("alerts", alerts.run)
         self.bulk.wake()
 
     def stop(self) -> None:

@@ -70,6 +70,7 @@ class ServiceName(StrEnum):
     WORKFLOWS = "workflows"
     FEED = "feed"
     BULK = "bulk"
+    ALERTS = "alerts"
     BACKGROUND = "background"
 
 

@@ -225,6 +225,18 @@ def workers() -> Op[list[WorkerInfo]]:
     return reading("workers", steps)
 
 
+def live_workers() -> Op[int]:
+    """How many workers have reported lately."""
+
+    def steps() -> Steps[int]:
+        now: int = (yield Statement("clock"))[0][0]
+        silent = from_us(now - int(config.WORKER_SILENT_SECONDS) * config.SECOND_US)
+        found = _workers((yield Statement("workers")), [])
+        return sum(each.last_beat_at is not None and each.last_beat_at >= silent for each in found)
+
+    return reading("live_workers", steps)
+
+
 @dataclass(frozen=True, slots=True)
 class WorkerPage:
     """A page of workers, by id. `next` is the id to continue after, None on the last page."""

@@ -32,7 +32,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up install test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
-	docs lint-deploy package requirements changelog clean crashes soak matrix every
+	pictures docs lint-deploy package requirements changelog clean crashes soak matrix every
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -145,6 +145,10 @@ types: $(VENV)/dev.stamp ## Write the dashboard's types of the API anew
 
 reference: $(VENV)/dev.stamp ## Write the generated sections of the reference anew
 	$(BIN)/python -m tests.docs.reference
+
+# PICTURES=diagrams takes a second, `recording` half a minute, `screenshots` six minutes.
+pictures: $(VENV)/dev.stamp dashboard browser ## Make the pictures of the documentation anew
+	$(BIN)/python -m tests.docs.pictures $(PICTURES)
 
 docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
 	$(DOCS_VENV)/bin/zensical build --clean

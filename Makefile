@@ -32,7 +32,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help up install test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
-	pictures docs lint-deploy package requirements changelog clean crashes soak matrix every
+	docs lint-deploy package requirements changelog clean crashes soak matrix every
 
 help: ## Show this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -146,6 +146,7 @@ types: $(VENV)/dev.stamp ## Write the dashboard's types of the API anew
 reference: $(VENV)/dev.stamp ## Write the generated sections of the reference anew
 	$(BIN)/python -m tests.docs.reference
 
+.PHONY: pictures
 # PICTURES=diagrams takes a second, `recording` half a minute, `screenshots` six minutes.
 pictures: $(VENV)/dev.stamp dashboard browser ## Make the pictures of the documentation anew
 	$(BIN)/python -m tests.docs.pictures $(PICTURES)

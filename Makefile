@@ -146,6 +146,11 @@ types: $(VENV)/dev.stamp ## Write the dashboard's types of the API anew
 reference: $(VENV)/dev.stamp ## Write the generated sections of the reference anew
 	$(BIN)/python -m tests.docs.reference
 
+.PHONY: pictures
+# PICTURES=diagrams takes a second, `recording` half a minute, `screenshots` six minutes.
+pictures: $(VENV)/dev.stamp dashboard browser ## Make the pictures of the documentation anew
+	$(BIN)/python -m tests.docs.pictures $(PICTURES)
+
 docs: $(DOCS_VENV)/docs.stamp ## Build the documentation into site/
 	$(DOCS_VENV)/bin/zensical build --clean
 

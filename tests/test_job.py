@@ -82,3 +82,11 @@ def test_a_policy_is_stored_without_what_is_the_default():
     assert decode_policy(Policy(keep=None, max_crashes=1).encoded()) == Policy(
         keep=None, max_crashes=1
     )
+
+
+def test_a_job_is_shown_in_one_line():
+    """By its id, kind and state, and without its payload, which may be secret."""
+    secret = row(id="1", payload='{"card":"4711"}')
+
+    assert repr(job_of(secret, now=20)) == "Job(id='1', kind='task', state='ready')"
+    assert repr(listed_job_of(secret, now=20)) == "ListedJob(id='1', kind='task', state='ready')"

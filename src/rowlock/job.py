@@ -236,6 +236,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     created: bool = False
     """False if an enqueue returned a job that already existed."""
 
+    # Short, because a shell shows it after every call, and without what may be secret.
+    def __repr__(self) -> str:
+        name = type(self).__name__
+        return f"{name}(id={self.id!r}, kind={self.kind!r}, state={self.state.value!r})"
+
     @property
     def last_error(self) -> str | None:
         """The latest error as one line, `Type: message`."""
@@ -253,9 +258,6 @@ class ListedJob(Job, frozen=True, kw_only=True):
     LEFT_OUT: ClassVar = frozenset({"payload", "result", "meta", "errors"})
 
     last_error_line: str | None = None
-
-    def __repr__(self) -> str:
-        return f"ListedJob(id={self.id!r}, kind={self.kind!r}, state={self.state.value!r})"
 
     @property
     def last_error(self) -> str | None:

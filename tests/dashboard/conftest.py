@@ -6,35 +6,27 @@ use, no other test of the same process could run a loop.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 import rowlock
+from tests.dashboard.browser import LAUNCH, find_chromium
 from tests.dashboard.screens import Dashboard
 from tests.house.source import PACKAGE
 from tests.support.server import Running
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # A machine may be busy with much else.
 PATIENCE_MS = 30_000
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Debian's Chromium, by any of its names."""
-    found = next(filter(None, map(shutil.which, NAMES)), None)
-    if found is None:
-        pytest.fail(f"the dashboard is tested in Chromium, and there is none: {', '.join(NAMES)}")
     assert (PACKAGE / "dashboard" / "index.html").is_file(), "run `make dashboard` first"
     expect.set_options(timeout=PATIENCE_MS)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=found,
-            args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
-        )
+        browser = playwright.chromium.launch(executable_path=find_chromium(), args=LAUNCH)
         yield browser
         browser.close()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import zip_longest
 from pathlib import Path
@@ -13,6 +13,7 @@ DOCS = ROOT / "docs"
 
 _FENCE = re.compile(r"```(\w*)(?: title=\"([^\"]+)\")?")
 _APART = re.compile(r"<!-- run apart: .+ -->")
+_BESIDE = re.compile(r"<!-- run beside: .+ -->")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +21,8 @@ class Block:
     """A fenced block: where its first line stands, and what it is for.
 
     `title` is the name of a file that it is the content of. `output` is the text block directly
-    after it: what it prints. One that is `apart` runs in a process of its own.
+    after it: what it prints. One that is `apart` runs in a process of its own. Commands of one that
+    is `beside` go on while the blocks below it run.
     """
 
     language: str
@@ -28,6 +30,7 @@ class Block:
     text: str
     line: int
     is_apart: bool = False
+    is_beside: bool = False
     output: str | None = None
 
 
@@ -78,7 +81,8 @@ def read_blocks(text: str) -> list[Block]:
             body = "\n".join(lines[number + 1 : end]) + "\n"
             before = [line for line in lines[:number] if line]
             is_apart = bool(before and _APART.fullmatch(before[-1]))
-            blocks.append(Block(opened[1], opened[2], body, number + 2, is_apart))
+            is_beside = bool(before and _BESIDE.fullmatch(before[-1]))
+            blocks.append(Block(opened[1], opened[2], body, number + 2, is_apart, is_beside))
             number = end
         number += 1
     return blocks
@@ -91,7 +95,5 @@ def with_outputs(blocks: list[Block], lines: list[str]) -> list[Block]:
         end = block.line + block.text.count("\n")
         is_output = after and after.language == "text" and not any(lines[end : after.line - 2])
         output = after.text if after and is_output and block.language == "python" else None
-        paired.append(
-            Block(block.language, block.title, block.text, block.line, block.is_apart, output)
-        )
+        paired.append(replace(block, output=output))
     return paired

@@ -2,8 +2,9 @@
 
 The blocks of one page share a namespace and a directory, and run in their order. A block with a
 title is a file. A text block directly after one of Python is what it prints. Lines of `sh` blocks
-that call `rowlock` are run too, except those that go on until they are interrupted. Every block of
-Python runs; those that would change the whole process for others, in one of their own.
+that call `rowlock` are run too, except those that go on until they are interrupted; a comment can
+let them run beside the rest of the page. Every block of Python runs; those that would change the
+whole process for others, in one of their own.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -29,7 +30,7 @@ from tests.docs.pages import DOCS, ROOT, Block, Page, read_blocks, read_pages, w
 
 MODULE = "rowlock_documentation"
 URL = "ROWLOCK_DATABASE_URL"
-ENDLESS = re.compile(r"rowlock (dev postgres|.*\bup$|.*\b(worker|serve)\b.*)")
+ENDLESS = re.compile(r"rowlock (dev postgres|(.*\b)?(up|worker|serve)\b(?!.*--drain).*)")
 
 # One sentence a line; an abbreviation or an ellipsis ends none.
 TWO_SENTENCES = re.compile(r"[a-z0-9`)\]*][.!?] [A-Z`*]")
@@ -67,13 +68,31 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleTyp
             del sys.modules[name]
 
 
+@pytest.fixture
+def beside(place: ModuleType) -> Iterator[Callable[[Block], None]]:
+    """Starts the commands of a block, which run until the end of the page."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(block: Block) -> None:
+        for line in block.text.splitlines():
+            words = [sys.executable, "-m", "rowlock", *shlex.split(line)[1:]]
+            started.append(subprocess.Popen(words, stdout=subprocess.DEVNULL))
+
+    yield start
+    for process in started:
+        process.terminate()
+        assert process.wait(60) == 0
+
+
 @pages
 def test_code_runs(page, place, request, monkeypatch, capsys):
     """Every block of a page runs, after those above it, and prints what the page says."""
     if page.needs_postgres:
         monkeypatch.setenv(URL, request.getfixturevalue("postgres_url"))
     for block in page.blocks:
-        if block.language == "sh":
+        if block.is_beside:
+            request.getfixturevalue("beside")(block)
+        elif block.language == "sh":
             run_commands(block)
         elif block.language == "python":
             run_python(page, block, place)
@@ -135,6 +154,7 @@ def run_apart(words: list[str]) -> str:
 def test_links_lead_somewhere(page):
     """Every relative link names a file that is there, and a heading that it has."""
     links = re.findall(r"\]\(([^)\s]+)\)", page.prose)
+    links += re.findall(r'\b(?:src|srcset)="([^"]+)"', page.prose)
     relative = [link for link in links if not re.match(r"[a-z]+:", link)]
 
     assert [link for link in relative if not leads_somewhere(page, link)] == []
@@ -145,6 +165,8 @@ def leads_somewhere(page: Page, link: str) -> bool:
     target = (page.path.parent / name).resolve() if name else page.path
     if page.path.is_relative_to(DOCS) and not target.is_relative_to(DOCS):
         return False  # It is not part of the site.
+    if target.suffix != ".md":
+        anchor = ""  # An anchor of a picture says in which colours of the page it is shown.
     return target.is_file() and (not anchor or anchor in anchors(target.read_text("utf-8")))
 
 
@@ -161,6 +183,14 @@ def test_navigation_is_complete():
     there = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
 
     assert there == set(leaves(settings["project"]["nav"]))
+
+
+def test_the_home_page_links_every_page():
+    """A reader who searches the home page finds what there is."""
+    home = (DOCS / "index.md").read_text("utf-8")
+    there = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")}
+
+    assert [name for name in sorted(there - {"index.md"}) if f"]({name})" not in home] == []
 
 
 def leaves(nav: Any) -> Iterator[str]:

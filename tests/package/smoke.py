@@ -104,8 +104,11 @@ def check_files() -> None:
 
 
 def run_quickstart(readme: str) -> None:
-    """The first block of the README, and what it says that it prints."""
-    code, said = re.findall(r"```(?:python|text)\n(.*?)```", readme, re.DOTALL)[:2]
+    """The README's first file, its first block without a title, and what that prints."""
+    blocks = re.findall(r'```(?:python|text)(?: title="(.+?)")?\n(.*?)```', readme, re.DOTALL)
+    (name, text), (_, code), (_, said) = blocks[:3]
+    Path(name).write_text(text, "utf-8")
+    sys.path.insert(0, "")
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         exec(compile(code, "README.md", "exec"), {"__name__": "quickstart"})

@@ -91,6 +91,7 @@ def check(found: list[logging.LogRecord], jobs: dict[str, rowlock.Job]) -> None:
         traceback = record.exc_text or ""
         assert traceback.replace("\n", "").isprintable()
         assert (record.levelno >= logging.WARNING) is (f"in {record.kind}\n" in traceback)
+        assert "src/rowlock/" not in traceback, "it begins with the function of the user"
 
 
 def enqueue_all(app: rowlock.App) -> dict[str, rowlock.Job]:

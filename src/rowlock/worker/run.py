@@ -33,7 +33,7 @@ from rowlock.worker.report import RunSettlement
 # KeyboardInterrupt is not: it comes from the terminal of the process that the worker lives in.
 RAISED = (Exception, SystemExit, GeneratorExit, TimedOut)
 # The modules between the worker's loop and the handler.
-_OURS = ("rowlock.worker.", "rowlock.contrib.")
+_OURS = ("rowlock.worker.", "rowlock.contrib.", "rowlock.interrupts")
 _NO_RESULT = Succeeded(*codec.encode_result(None))
 _NOT_RUN = (CoroutineType, GeneratorType, AsyncGeneratorType)
 

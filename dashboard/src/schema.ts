@@ -1756,9 +1756,9 @@ export interface components {
          * Workflow
          * @description A workflow, with the numbers of its jobs.
          *
-         *         `dead`: nothing runs any more, and a job is dead. Retry it, and the workflow goes on. `parent`
-         *         is the job that began it. `not_needed` jobs are cancelled ones that wanted a death which can't
-         *         come any more.
+         *         `dead`: no job can run, and a job is dead. Retry it, and the workflow continues. `parent` is the
+         *         job that began it. `not_needed` jobs were to run only if another job died, which can't happen
+         *         any more.
          */
         Workflow: {
             /** Format: uuid */
@@ -2034,7 +2034,8 @@ export interface components {
          * LeaseBeat
          * @description The state of one lease.
          *
-         *         `kept`: go on. `cancel_requested`: it is kept; clean up and settle as cancelled. `lost`: stop.
+         *         `kept`: continue. `cancel_requested`: it is kept. Clean up, and settle as cancelled. `lost`:
+         *         stop, because another worker has the job.
          */
         LeaseBeat: {
             /** Format: uuid */
@@ -2658,7 +2659,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description `too_many_requests`: Too many requests. Too many invalid tokens came from this address, or with this id (valid ones are still accepted); or too many lists, counts and other expensive reads of this token wait already; or too many workers of it ask for jobs. `Retry-After` says when to retry. */
+        /** @description `too_many_requests`: Too many requests. Too many invalid tokens came from this address, or with this id. Valid ones are still accepted. Or too many lists, counts and other expensive reads of this token wait already. Or too many of its workers ask for jobs. `Retry-After` says when to retry. */
         Problem429: {
             headers: {
                 /** @description Seconds to wait before the next try. */

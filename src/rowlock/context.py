@@ -268,8 +268,8 @@ class Context:
     def workflow(self) -> Growth:
         """The workflow of this job, to add jobs to: `ctx.workflow.add(task.job(...))`.
 
-        They are written if, and only if, this job succeeds. What waits for this job then waits for
-        the last of them, too. A job that belongs to no workflow begins one.
+        They are written if, and only if, this job succeeds. Jobs that wait for this job then also
+        wait for the last of them. A job that belongs to no workflow begins one.
         """
         if self._growth is None:
             self._growth = Growth(self._find, self._job, lambda: self._signals.is_settled)

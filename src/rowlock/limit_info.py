@@ -45,7 +45,7 @@ class LimitInfo(msgspec.Struct, frozen=True, kw_only=True):
     chosen: LimitRules | None = None
     """What was set at run time. None: nothing."""
     per: str | None = None
-    """What tells keys apart: a parameter, "(tenant)" or "(function)". None: it has no keys."""
+    """What the keys are: a parameter, "(tenant)" or "(function)". None: it has no keys."""
     is_ordered: bool = False
     on_dead: str = "continue"
     """What happens in an ordered limit when a job is dead: "continue" or "pause"."""

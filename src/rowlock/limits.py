@@ -1,4 +1,4 @@
-"""Limits on what runs: how many at once, how many in a time, in which order, per key and in total.
+"""Limits on what runs: how many at once, how many in a period, in which order, per key or in total.
 
     stripe = app.limit("stripe", rate="100/s", per="customer", concurrency_per_key=2)
 
@@ -59,7 +59,7 @@ _KEY_NUMBER_MAX: Final = 10 ** (config.NAME_CHARACTERS_MAX - 2)
 
 
 class Rate(msgspec.Struct, frozen=True):
-    """How many jobs may start in a time, spread evenly over it.
+    """How many jobs may start in a period, spread evenly over it.
 
     Example:
         rowlock.Rate(100, period=60, burst=10)
@@ -145,13 +145,12 @@ class Limit:
     Args:
         name: Its name in the database. All tasks with a limit of this name share it.
         concurrency: How many jobs may run at once, in total.
-        rate: How many jobs may start in a time, in total: "100/s", "10/m", "500/h", "1000/d", or
+        rate: How many jobs may start in a period, in total: "100/s", "10/m", "500/h", "1000/d", or
             `rowlock.Rate`.
-        per: What tells keys apart: the name of a parameter, `rowlock.TENANT`, or a function of the
-            payload, as JSON with the defaults of the task's parameters. Keys have their turns in
-            rotation, whatever is limited.
+        per: The key of a job: the name of a parameter, `rowlock.TENANT`, or a function of the
+            payload, as JSON with the defaults of the task's parameters. Keys always take turns.
         concurrency_per_key: How many jobs of one key may run at once.
-        rate_per_key: How many jobs of one key may start in a time.
+        rate_per_key: How many jobs of one key may start in a period.
         weights: How many jobs of a key may start in one turn, where that is not one.
         ordered: Jobs of one key run one at a time, in the order in which they were enqueued. One
             that waits for a retry holds up those behind it.
@@ -321,7 +320,7 @@ class Limit:
         Args:
             key: Only for this key. `concurrency`, `rate` and `weight` are then the key's own.
             concurrency: How many jobs may run at once: of the key, or in total.
-            rate: How many jobs may start in a time: of the key, or in total.
+            rate: How many jobs may start in a period: of the key, or in total.
             concurrency_per_key: For every key that has no number of its own.
             rate_per_key: For every key that has no rate of its own.
             weight: How many jobs of the key may start in one turn.

@@ -152,9 +152,9 @@ class Batches:
 class Scheduler:
     """Enqueues the jobs of schedules when they are due. Any number may run on one database.
 
-    It sleeps by this machine's monotonic clock for as long as the database says that there is
-    until the next tick, and at most 30 seconds: a clock that was set is seen then, and so is a
-    schedule that another process has written, where notifications do not work.
+    The database says how long it is until the next tick. The scheduler sleeps for that long, by
+    this machine's monotonic clock, but at most 30 seconds. So it notices a clock that was set, and
+    schedules that other processes wrote where notifications do not work.
     """
 
     def __init__(

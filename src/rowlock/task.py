@@ -233,8 +233,8 @@ class Task(Generic[P, R_co]):
             key_hold: How long the key is held: "in_flight" (default), "until_started" (free once
                 the job runs; the default with `quiet`), seconds from the enqueue, or "kept" (as
                 long as the job's row).
-            if_held: What to do if the key is held. "keep" (default) leaves the job that holds it as
-                it is. "replace" gives it this payload and these options, if it still waits.
+            if_held: What to do if another job holds the key. "keep" (default) doesn't change that
+                job. "replace" gives it this payload and these options if it has not started.
             quiet: Debounce: run the job once no enqueue of its key has come for this long, in
                 seconds or as a timedelta. Needs `key`, and means `if_held="replace"`. Can't be
                 combined with `delay` or `run_at`.

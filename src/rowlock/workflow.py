@@ -529,7 +529,7 @@ class Workflow(Plan):
 class Growth(Plan):
     """Jobs that a running job adds to its workflow, if it succeeds. It is `ctx.workflow`.
 
-    What waits for this job waits for the last of the added ones, too.
+    Jobs that wait for this job also wait for the last of the added ones.
     """
 
     def __init__(self, find: Find, job: Job, is_settled: Callable[[], bool]) -> None:

@@ -70,9 +70,9 @@ class WorkflowState(StrEnum):
     SUCCEEDED = "succeeded"
     """All jobs have succeeded, or were not needed."""
     DEAD = "dead"
-    """Nothing runs any more, and a job is dead. Retry it, and the workflow goes on."""
+    """No job can run, and a job is dead. Retry it, and the workflow continues."""
     CANCELLED = "cancelled"
-    """Nothing runs any more, and a job was cancelled."""
+    """No job can run, and a job was cancelled."""
 
     @property
     def has_stopped(self) -> bool:

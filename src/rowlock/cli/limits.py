@@ -29,7 +29,7 @@ def limits() -> None:
 @json_option("all fields of each limit")
 @click.pass_obj
 def list_limits(target: Target, *, as_json: bool) -> None:
-    """List the limits by name: what each allows, what runs, and what waits."""
+    """List the limits by name: what each allows, and how many jobs run and wait."""
     from rowlock.cli.workers import now
 
     with target.open_app() as app:
@@ -260,9 +260,7 @@ def key_option(help: str) -> Callable[[Command], Command]:
 @key_option("Only for this key: --concurrency, --rate and --weight are its own then.")
 @click.option("--concurrency", type=int, metavar="N", help="How many jobs may run at once.")
 @click.option(
-    "--rate",
-    metavar="RATE",
-    help='How many jobs may start in a time: "100/s", "10/m", "100/s burst 20".',
+    "--rate", metavar="RATE", help='Most starts per period: "100/s", "10/m", "100/s burst 20".'
 )
 @click.option(
     "--concurrency-per-key",
@@ -288,7 +286,7 @@ def set_limit(
 ) -> None:
     """Use other numbers for a limit, or for one key, until they are unset.
 
-    They count for all workers at once, and survive deploys. Jobs that run go on.
+    They apply to all workers at once, and survive deploys. Running jobs continue.
     """
     from rowlock.limits import chosen_numbers
 
@@ -336,7 +334,7 @@ def pause(
 ) -> None:
     """Pause a limit, or one key: no job starts there for some time, or until it is resumed.
 
-    Jobs can still be enqueued, and jobs that run go on.
+    Jobs can still be enqueued, and running jobs continue.
     """
     with target.open_app() as app:
         app.store.pause_limit(name, _checked(key), duration, reason=reason)

@@ -63,7 +63,7 @@ class RowlockPlugin(InitPlugin, CLIPlugin):
             ends when one refuses. Without any, every request needs a token from
             `rowlock tokens create`.
         visitor: With guards, called with the connection once they have agreed. Returns a `Visitor`:
-            a name for the audit log, and scopes. By default, whoever enters may do everything but
+            a name for the audit log, and scopes. By default, visitors may do everything but
             create tokens.
         dependency: The name by which handlers get the queue.
     """

@@ -42,8 +42,8 @@ def lifespan(
     """Return the lifespan of an application with a queue. The options are those of `serving`.
 
     Args:
-        own: The application's own lifespan, which runs inside this one. What it opens stays open as
-            long as jobs run, and it can pass it to them in `queue.state`.
+        own: The application's own lifespan. It starts before the queue and ends after it, so what
+            it opens stays open as long as jobs run. It can pass it to them in `queue.state`.
 
     Example:
         api = Starlette(lifespan=lifespan(queue, worker=True))

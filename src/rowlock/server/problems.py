@@ -152,9 +152,9 @@ KINDS: Final[Mapping[str, ProblemKind]] = {
     "too_many_requests": ProblemKind(
         429,
         "Too many requests",
-        when="Too many invalid tokens came from this address, or with this id (valid ones are "
-        "still accepted); or too many lists, counts and other expensive reads of this token wait "
-        "already; or too many workers of it ask for jobs. "
+        when="Too many invalid tokens came from this address, or with this id. Valid ones are "
+        "still accepted. Or too many lists, counts and other expensive reads of this token wait "
+        "already. Or too many of its workers ask for jobs. "
         "`Retry-After` says when to retry.",
     ),
     "head_too_large": ProblemKind(

@@ -131,15 +131,16 @@ class WorkerCalls(Tasks, ABC):
     ) -> AsyncIterator[EmbeddedWorker]:
         """Run jobs on this loop for as long as the block lasts: for a server's lifespan.
 
-        Without the protection of `rowlock worker`: a handler that takes down its process takes
-        this one, and one that holds the interpreter for longer than a lease loses it. A plain
-        function that outlasts the grace goes on after the block, and is settled when it ends.
+        It lacks the protection of `rowlock worker`: a handler that crashes its process crashes
+        this one, and one that holds the GIL for longer than a lease loses the lease. A plain
+        function that takes longer than the grace period continues after the block, and its outcome
+        is stored when it ends.
 
         Args:
             queues: Only these; a mapping gives each its own number of slots. None: all.
             concurrency: How many jobs run at once.
-            lease: How long a job is held without a beat.
-            grace: How long running jobs may go on when the block ends.
+            lease: How long a job is held without a heartbeat.
+            grace: How long running jobs may continue when the block ends.
         """
         settings = worker_settings(queues=queues, concurrency=concurrency, lease=lease, grace=grace)
         async with (
@@ -221,9 +222,9 @@ class ScheduleCalls(ABC):
                 multiples of it since 1970, so that restarts don't shift them.
             timezone: An IANA name, such as "Europe/Berlin".
             payload: The arguments of each job.
-            missed: What becomes of ticks that no scheduler was there for: "skip" forgets those more
-                than five minutes old, "once" runs one job for all of them, "all" one for each of
-                the last 100.
+            missed: What to do about ticks that were missed while no scheduler ran. "skip" ignores
+                those more than five minutes old. "once" runs one job for all of them, "all" one for
+                each of the last 100.
 
         Example:
             app.schedule("nightly", report, cron="30 2 * * *", timezone="Europe/Berlin")

@@ -152,7 +152,7 @@ def _fields(schema: Schema) -> str:
     is_sent = schema.get("additionalProperties") is False
     needed = schema.get("required", [])
     return table(
-        ["field", "type", "needed", ""],
+        ["field", "type", "required", ""],
         [
             (
                 code(name),

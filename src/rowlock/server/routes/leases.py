@@ -176,7 +176,8 @@ class Heartbeat(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class LeaseBeat(msgspec.Struct, frozen=True, kw_only=True):
     """The state of one lease.
 
-    `kept`: go on. `cancel_requested`: it is kept; clean up and settle as cancelled. `lost`: stop.
+    `kept`: continue. `cancel_requested`: it is kept. Clean up, and settle as cancelled. `lost`:
+    stop, because another worker has the job.
     """
 
     id: Uuid

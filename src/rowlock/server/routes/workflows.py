@@ -170,9 +170,9 @@ class WorkflowCounts(msgspec.Struct, frozen=True, kw_only=True):
 class WorkflowSchema(msgspec.Struct, frozen=True, kw_only=True):
     """A workflow, with the numbers of its jobs.
 
-    `dead`: nothing runs any more, and a job is dead. Retry it, and the workflow goes on. `parent`
-    is the job that began it. `not_needed` jobs are cancelled ones that wanted a death which can't
-    come any more.
+    `dead`: no job can run, and a job is dead. Retry it, and the workflow continues. `parent` is the
+    job that began it. `not_needed` jobs were to run only if another job died, which can't happen
+    any more.
     """
 
     id: Uuid

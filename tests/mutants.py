@@ -646,7 +646,7 @@ def bulk_forgets_children() -> AbstractContextManager[None]:
 
 def workflow_cancel_forgets_children() -> AbstractContextManager[None]:
     """A cancel of a workflow leaves those waiting that wait for its jobs in others."""
-    return _forgetful((workflow_manage, "finish_waiting"))
+    return _forgetful((workflow_manage, "finish_within"))
 
 
 def crash_forgets_children() -> AbstractContextManager[None]:

@@ -148,8 +148,10 @@ def _revive(job: JobRow, payload: str | None) -> Steps[Job]:
     """Take back a finished job that this transaction has locked."""
     if job.state == JobState.SUCCEEDED:
         raise InvalidTransition(job.id, "succeeded; only dead and cancelled jobs can be retried")
-    if not (yield from revive_jobs([job], payload)):
-        raise InvalidTransition(job.id, "its key is in flight again, held by another job")
+    revived = yield from revive_jobs([job], payload)
+    if not revived.done:
+        problem = revived.refused.get(job.id, "its key is in flight again, held by another job")
+        raise InvalidTransition(job.id, problem)
     return (yield from _read(job.id))
 
 

@@ -316,7 +316,7 @@ def delete(id: str | UUID, *, cascade: bool = False, tenant: str | None = None) 
             if job.lease_expires_at is not None:
                 raise InvalidTransition(id, "is running; cancel it first, then delete it")
             if not cascade and (yield from waiting_for([job])):
-                problem = "other jobs wait for it; to delete it and cancel them, pass cascade=True"
+                problem = "other jobs wait for it; to delete it and cancel them, use cascade"
                 raise InvalidTransition(id, problem)
             yield Statement("delete_live" if live else "forget", {"ids": [id]})
             yield Statement("unlog", {"ids": [id]})

@@ -143,3 +143,26 @@ def test_a_bulk_retry_leaves_out_what_a_workflow_refuses(app: App):
 
     assert (done.done, len(done.skipped)) == (1, 1)
     assert (app.get(plain.id).state, states(app, flow)) == ("ready", ["dead"])
+
+
+@pytest.mark.parametrize(("bound", "wanted"), [(7, "succeeded"), (6, "dead")])
+def test_only_the_results_that_a_job_gets_are_counted(
+    app: App, monkeypatch: pytest.MonkeyPatch, bound: int, wanted: str
+):
+    """Not those of other jobs that it waits for. A result may be as large as the bound."""
+
+    @app.task
+    def make(size: int) -> str:
+        return "x" * size
+
+    @app.task
+    def take(text: str) -> str:
+        return text
+
+    with app.workflow("sizes") as flow:
+        small, large = flow.add(make.job(size=5)), flow.add(make.job(size=50))
+        last = flow.add(take.job(text=small.result), after=[small, large])
+    monkeypatch.setattr(config, "INPUTS_BYTES_MAX", bound)
+    app.drain()
+
+    assert app.get(last.id).state == wanted

@@ -264,23 +264,27 @@ SET ended_at = NULL, cancelled_at = NULL
 WHERE id = ANY (:ids::uuid[])
 
 -- name: results
--- The results of the jobs that these waited for. Uses edge_child and finished_pkey.
+-- The results of the jobs that these waited for, or of some of them. Uses edge_child, edge_pkey and
+-- finished_pkey.
 SELECT edge.child::text, edge.parent::text, finished.state, finished.result
 FROM rowlock.edge AS edge JOIN rowlock.finished AS finished ON finished.id = edge.parent
-WHERE edge.child = ANY (:ids::uuid[])
+WHERE edge.child = ANY (:ids::uuid[]) {some? AND edge.parent = ANY (:parents::uuid[])}
 
 -- name: result_sizes (postgres)
--- How many bytes the results have that jobs get. Uses edge_child and finished_pkey.
+-- How many bytes the results have of the jobs that these waited for, or of some of them. Uses
+-- edge_child, edge_pkey and finished_pkey.
 SELECT edge.child::text, coalesce(sum(octet_length(finished.result)), 0)
 FROM rowlock.edge AS edge JOIN rowlock.finished AS finished ON finished.id = edge.parent
-WHERE edge.child = ANY (:ids::uuid[])
+WHERE edge.child = ANY (:ids::uuid[]) {some? AND edge.parent = ANY (:parents::uuid[])}
 GROUP BY edge.child
 
 -- name: result_sizes (sqlite)
--- How many bytes the results have that jobs get. Uses edge_child and the primary key.
+-- How many bytes the results have of the jobs that these waited for, or of some of them. Uses
+-- edge_child and the primary keys.
 SELECT edge.child, coalesce(sum(length(CAST(finished.result AS blob))), 0)
 FROM rowlock_edge AS edge JOIN rowlock_finished AS finished ON finished.id = edge.parent
 WHERE edge.child IN (SELECT value FROM json_each(:ids))
+    {some? AND edge.parent IN (SELECT value FROM json_each(:parents))}
 GROUP BY edge.child
 
 -- name: set_inputs (postgres)

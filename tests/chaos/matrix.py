@@ -27,6 +27,8 @@ WHERE: dict[str, tuple[str, ...]] = {
     "claim is the beginning": BOTH,
     "bystanders are blamed": BOTH,
     "retry outside its room": BOTH,
+    "death forgets children": BOTH,
+    "growth forgets children": BOTH,
     "claim without lock": POSTGRES,
     "beat without token": POSTGRES,
     "clock of the worker": POSTGRES,

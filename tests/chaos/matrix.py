@@ -29,6 +29,7 @@ WHERE: dict[str, tuple[str, ...]] = {
     "retry outside its room": BOTH,
     "death forgets children": BOTH,
     "growth forgets children": BOTH,
+    "released by looking": POSTGRES,
     "claim without lock": POSTGRES,
     "beat without token": POSTGRES,
     "clock of the worker": POSTGRES,

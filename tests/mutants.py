@@ -653,7 +653,7 @@ def bulk_forgets_children() -> AbstractContextManager[None]:
 
 def workflow_cancel_forgets_children() -> AbstractContextManager[None]:
     """A cancel of a workflow leaves those waiting that wait for its jobs in others."""
-    return _forgetful((workflow_manage, "finish_waiting"))
+    return _forgetful((workflow_manage, "finish_within"))
 
 
 def crash_forgets_children() -> AbstractContextManager[None]:
@@ -741,25 +741,7 @@ SIMULATED: dict[str, Mutant] = {
     "rate not moved": rate_not_moved,
     "walk never wraps": walk_never_wraps,
 }
-MUTANTS: dict[str, Mutant] = {
-    **SIMULATED,
-    "recovery misses claims": recovery_misses_claims,
-    "claim forgotten early": claim_forgotten_early,
-    "claim without lock": claim_without_lock,
-    "claim not counted": claim_not_counted,
-    "tick fired by all": tick_fired_by_all,
-    "clock of the worker": clock_of_the_worker,
-    "settle given up": settle_given_up,
-    "resend under another id": resend_under_another_id,
-    "follow-ups of the lost": follow_ups_of_the_lost,
-    "cancel not written": cancel_not_written,
-    "block ignores a lost lease": block_ignores_a_lost_lease,
-    "bystanders are blamed": bystanders_are_blamed,
-    "limit locked and counted at once": limit_locked_and_counted_at_once,
-    "limit counted without a lock": limit_counted_without_a_lock,
-    "floor above a living turn": floor_above_a_living_turn,
-}
-# Those that the model of workflows finds.
+# Those that the model of workflows finds, too.
 WORKFLOW_MUTANTS: dict[str, Mutant] = {
     "released by looking": released_by_looking,
     "needed parent pruned": needed_parent_pruned,
@@ -778,7 +760,25 @@ WORKFLOW_MUTANTS: dict[str, Mutant] = {
     "retry forgets parents": retry_forgets_parents,
     "growth forgets children": growth_forgets_children,
 }
-MUTANTS |= WORKFLOW_MUTANTS
+SIMULATED |= WORKFLOW_MUTANTS
+MUTANTS: dict[str, Mutant] = {
+    **SIMULATED,
+    "recovery misses claims": recovery_misses_claims,
+    "claim forgotten early": claim_forgotten_early,
+    "claim without lock": claim_without_lock,
+    "claim not counted": claim_not_counted,
+    "tick fired by all": tick_fired_by_all,
+    "clock of the worker": clock_of_the_worker,
+    "settle given up": settle_given_up,
+    "resend under another id": resend_under_another_id,
+    "follow-ups of the lost": follow_ups_of_the_lost,
+    "cancel not written": cancel_not_written,
+    "block ignores a lost lease": block_ignores_a_lost_lease,
+    "bystanders are blamed": bystanders_are_blamed,
+    "limit locked and counted at once": limit_locked_and_counted_at_once,
+    "limit counted without a lock": limit_counted_without_a_lock,
+    "floor above a living turn": floor_above_a_living_turn,
+}
 # What this process was given for good.
 _planted = ExitStack()
 

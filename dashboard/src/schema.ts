@@ -84,7 +84,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a job that is not running
-         * @description Cancel a running job first. Scope: `admin`.
+         * @description Cancel a running job first. A job that others wait for needs `cascade`. Scope: `admin`.
          */
         delete: operations["deleteJob"];
         options?: never;
@@ -3151,7 +3151,10 @@ export interface operations {
     };
     deleteJob: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Also if other jobs wait for it. Those that need its success are cancelled. */
+                cascade?: boolean;
+            };
             header?: never;
             path: {
                 id: string;

@@ -104,6 +104,11 @@ def renamed_inputs(stored: str, instead: Mapping[str, str]) -> str:
     )
 
 
+def wanted_results(stored: str) -> list[str]:
+    """The ids of the jobs whose results are arguments of a job."""
+    return sorted({id for each in _decode(stored).values() for id in each.ids})
+
+
 def completed(row: JobRow, results: Mapping[str, tuple[str, str | None]]) -> JobRow | Failed:
     """The row with its results in the payload, which are JSON texts already."""
     assert row.inputs is not None

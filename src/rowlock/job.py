@@ -509,7 +509,7 @@ class BulkRetry(msgspec.Struct, frozen=True):
     retried: int
     """Number of jobs moved back to ready."""
     skipped: Sequence[str]
-    """The ids of the jobs that were skipped because another job with their key is in flight."""
+    """The ids of the jobs that were skipped, because another job or workflow has their key."""
 
 
 class BulkResult(msgspec.Struct, frozen=True):

@@ -104,7 +104,7 @@ class Janitor:
         if await self._store.arun(needs_tending(self._workflows_from)):
             tended = await self._store.arun(tend_workflows(self._workflows_from))
             self._workflows_from = tended.next
-            for workflow in tended.overdue:
+            for workflow in tended.to_cancel:
                 await self._store.acancel_workflow(workflow)
         else:
             self._workflows_from = None

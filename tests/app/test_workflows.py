@@ -241,9 +241,9 @@ def test_a_deadline_cancels_what_is_left(shop: Shop, clock: ManualClock):
         first = flow.add(shop.step.job(name="first"))
         flow.add(shop.step.using(delay=3600).job(name="second"), after=first)
     shop.app.drain()
-    early = shop.app.store.run(tend_workflows()).overdue
+    early = shop.app.store.run(tend_workflows()).to_cancel
     clock.advance(61)
-    overdue = shop.app.store.run(tend_workflows()).overdue
+    overdue = shop.app.store.run(tend_workflows()).to_cancel
     shop.app.cancel_workflow(*overdue)
 
     assert (early, overdue) == ([], [flow.id])

@@ -100,6 +100,27 @@ class History:
         self.run(job, kind=kind)
         self.finish(job, kind=kind)
 
+    def make_flow(self, wants: str = "wait") -> None:
+        """A job `a`, and a job `b` that waits for it."""
+        for job, said in (("a", "wait"), ("b", f"{wants} a")):
+            self.ask(job)
+            self.say(Word.NODE, job, rest=f"flow {said}")
+            self.insert(job)
+            self.acknowledge(job)
+
+    def die(self, job: str = "a") -> None:
+        """It fails for good."""
+        self.claim(job, max_attempts=1)
+        self.start(job)
+        self.end(job, how="fail")
+        self.finish(job, state="dead", max_attempts=1)
+
+    def cancel_unrun(self, job: str = "b") -> None:
+        """It is cancelled while it waits."""
+        self.note(What.FINISHED, job, state="cancelled")
+        self.note(What.DELETED, job)
+        self.settled.append(FinishedRow(job, "cancelled", 0))
+
     def judge(self) -> Judge:
         judge = Judge(to_monotonic)
         feed(judge.hear, self.lines)

@@ -35,7 +35,12 @@ def test_nothing_is_lost(store, tmp_path):
 @pytest.mark.long
 @patient
 @pytest.mark.parametrize(
-    ("mutant", "store"), [("early acknowledgement", "sqlite"), ("claim without lock", "postgres")]
+    ("mutant", "store"),
+    [
+        ("early acknowledgement", "sqlite"),
+        ("growth forgets children", "sqlite"),
+        ("claim without lock", "postgres"),
+    ],
 )
 def test_a_planted_bug_is_found(mutant, store, tmp_path):
     """Whoever breaks a promise is told, whatever else goes wrong; `make mutants` tries all."""

@@ -242,6 +242,20 @@ def test_delete(app, run):
     assert "is running" in result.stderr
 
 
+def test_delete_a_job_that_others_wait_for(app, run):
+    """Only with `--cascade`. What needs its success is cancelled."""
+    task = app.task(name="send")(lambda: None)
+    with app.workflow("pair") as flow:
+        first = flow.add(task.job())
+        second = flow.add(task.job(), after=first)
+    refused = run("jobs", "delete", first.id)
+    deleted = run("jobs", "delete", "--cascade", first.id)
+
+    assert (refused.exit_code, deleted.stdout) == (4, f"{first.id} deleted\n")
+    assert "use cascade" in refused.stderr
+    assert app.get(second.id).state == "cancelled"
+
+
 def test_wait(app, run):
     """It ends with the job, and says by its exit code whether that succeeded."""
     good, bad, waiting = (app.enqueue(kind, queue=kind, max_attempts=1) for kind in "abc")

@@ -106,10 +106,13 @@ class Model:
     def children(self, number: int) -> list[Node]:
         return [node for node in self.nodes.values() if number in node.parents]
 
-    def end(self, number: int, state: str) -> None:
-        """End a job, with all that follows."""
+    def end(self, number: int, state: str, *, within: int | None = None) -> None:
+        """End a job, with all that follows. `within`: not in this workflow, which ends as well."""
         self._note_end(number, state)
-        self._follow([(child, number, state, False) for child in self.children(number)])
+        others = [
+            child for child in self.children(number) if within is None or child.flow != within
+        ]
+        self._follow([(child, number, state, False) for child in others])
 
     def _note_end(self, number: int, state: str) -> None:
         node = self.nodes[number]
@@ -206,7 +209,7 @@ class Model:
                 if state == "running":
                     node.is_asked = True
                 else:
-                    self.end(node.number, "cancelled")
+                    self.end(node.number, "cancelled", within=flow)
 
     def retry(self, numbers: Sequence[int]) -> None:
         """Take ended jobs back."""

@@ -25,6 +25,7 @@ The numbers are those of the invariants:
 21. A run that is cut short leaves a trace in the job's errors; and what never began is not counted
     as an attempt.
 22. A job with one attempt is run at most once, until somebody retries it.
+23. to 25. Jobs wait for jobs as their workflows say (`flows`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from rowlock.job import KEY_HELD_UNTIL_STARTED
 from rowlock.store import NewJob
 from tests.simulation.database import Change
 from tests.simulation.fairness import FairShares
+from tests.simulation.flows import CANCEL_FLOW, REVIVERS, FlowJudge
 from tests.simulation.limits import LIMITS
 from tests.simulation.loop import Host, SimulatedLoop
 
@@ -51,8 +53,8 @@ ERRORS_KEPT = 20
 _SWEEPERS = {"sweep", "recover", "claim"}
 # How a run ends that asks to be run again.
 _AGAIN = {"Release", "Throttled"}
-_REVIVERS = {"retry", "retry_dead"}
-_MAKERS = {"enqueue", "settle", "fire_due", "run_schedule_now"}
+_MAKERS = {"enqueue", "settle", "fire_due", "run_schedule_now", "enqueue_workflow"}
+_CANCELS = {"cancel", "bulk", CANCEL_FLOW}
 
 
 class ViolationError(AssertionError):
@@ -110,6 +112,7 @@ class Checker:
         # Whatever is inserted is known: commits come one after the other.
         self._limits = LimitJudge(numbers, lambda _, __: True)
         self._fairness = FairShares("fair", numbers["fair"].weights)
+        self.flows = FlowJudge()
         # When the faults ended, if they have.
         self.calm_since: float | None = None
         self._minute = -1.0
@@ -199,6 +202,8 @@ class Checker:
             return
         self._check_limits(now, changes)
         self.note(now, host, op, *map(_brief, changes))
+        for number, text in self.flows.committed(op, changes):
+            self._refuse(number, text)
         minute = self._loop.now // 60
         if minute != self._minute:
             self._minute = minute
@@ -209,7 +214,7 @@ class Checker:
         }
         ended, dropped = by_kind["I"], by_kind["D"]
         # What was made in vain is removed again before anyone sees it.
-        vain = by_kind["i"].keys() & by_kind["d"].keys()
+        vain = by_kind["i"].keys() & by_kind["d"].keys() - ended.keys()
         for change in changes:
             if change.id in vain:
                 continue
@@ -251,7 +256,7 @@ class Checker:
 
     def _inserted(self, op: str, change: Change, dropped: Change | None) -> None:
         id = change.id
-        if op in _REVIVERS:
+        if op in REVIVERS:
             if dropped is None or change.token != dropped.token or change.attempt:
                 self._refuse(6, f"{id} came back with token {change.token}, from {dropped}")
             self.jobs[id].state = "waiting"
@@ -261,7 +266,7 @@ class Checker:
             self.counts["revived"] += 1
         elif op not in _MAKERS:
             self._refuse(2, f"{id} was made by {op}")
-        elif op == "enqueue" and id not in self._asked:
+        elif op in {"enqueue", "enqueue_workflow"} and not self._is_asked(id):
             self._refuse(2, f"{id} was never asked for")
         elif id in self.jobs and self.jobs[id].state != "deleted":
             self._refuse(3, f"{id} is there a second time, by {op}; it was {self.jobs[id].state}")
@@ -271,6 +276,9 @@ class Checker:
             self._tick(change)
         self.live.add(id)
         self._hold_key(change)
+
+    def _is_asked(self, id: str) -> bool:
+        return id in self._asked or self.flows.is_asked(id)
 
     def _hold_key(self, change: Change) -> None:
         if change.key is None:
@@ -321,7 +329,7 @@ class Checker:
                 self._refuse(7, f"a beat for {change.id} ends in the past")
         elif change.new_leased_until != change.leased_until:
             self._refuse(5, f"the lease of {change.id} was moved by {op}")
-        elif change.new_cancel_requested != change.cancel_requested and op != "cancel":
+        elif change.new_cancel_requested != change.cancel_requested and op not in _CANCELS:
             self._refuse(14, f"{change.id} was asked to cancel by {op}")
 
     def _claimed(self, host: Host, op: str, now: int, change: Change) -> None:
@@ -329,6 +337,8 @@ class Checker:
         self.counts["claims"] += 1
         if op != "claim" or change.new_worker not in self._workers.get(host, ()):
             self._refuse(5, f"{id} was leased to {change.new_worker} by {op} of {host}")
+        if self.flows.waits(id):
+            self._refuse(23, f"{id} was claimed, and waits for others")
         if change.run_at > now:
             self._refuse(12, f"{id} was claimed {change.run_at - now} µs before its time")
         if (id, change.new_token) in self._given:
@@ -417,11 +427,12 @@ class Checker:
         state = None if ended is None else ended.state
         if change.leased_until is not None:
             self._ended(host, op, now, change, state=state or "gone")
-        elif op == "cancel":
+        elif op in _CANCELS:
             job.ended[change.token + 1] = "cancel"
-        elif op != "delete":
+        elif op != "delete" and not self.flows.is_doomed(id):
             self._refuse(1, f"{id} was removed by {op} while it waited")
-        if ended is None and op != "delete" and change.kind != "brief":
+        is_kept = change.kind != "brief" or change.workflow is not None
+        if ended is None and op != "delete" and is_kept:
             self._refuse(1, f"{id} was removed by {op}, and is nowhere")
         job.state = "deleted" if op == "delete" else state or "gone"
         self.counts[job.state] += 1
@@ -435,7 +446,7 @@ class Checker:
         """A finished job was removed."""
         if op == "delete":
             self.jobs[change.id].state = "deleted"
-        if op in _REVIVERS or op == "delete":
+        if op in REVIVERS or op == "delete":
             return
         if op != "prune" or change.expires_at is None or change.expires_at > now:
             self._refuse(1, f"{change.id} was removed by {op} before its time")

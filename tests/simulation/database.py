@@ -75,6 +75,12 @@ class Change(NamedTuple):
     limit_key: str | None
     place: int | None
     held_by: int | None
+    old_held_by: int | None
+    pending: int
+    new_pending: int
+    workflow: str | None
+    # Why it was cancelled, if not by a request.
+    cause: int | None
 
 
 _JOB = (
@@ -95,7 +101,7 @@ _OVER = (
 )
 _WATCHED = (
     "token, attempt, crashes, run_at, lease_expires_at, worker, cancel_requested, progress, "
-    "log_lines, begun, held_by"
+    "log_lines, begun, held_by, pending, workflow"
 )
 
 
@@ -108,8 +114,12 @@ def _trigger(name: str, event: str, table: str, values: str) -> str:
 
 def _twice(columns: str, first: str, second: str) -> str:
     limit = "{0}.limit_name, {1}.limit_name, {1}.limit_key, {1}.place"
-    held_by = "NULL" if columns is _OVER else f"{second}.held_by"
-    limited = f"{limit.format(first, second)}, {held_by}"
+    if columns is _OVER:
+        held = f"NULL, NULL, 0, 0, {second}.workflow, {second}.cause"
+    else:
+        held = "{1}.held_by, {0}.held_by, coalesce({0}.pending, 0), coalesce({1}.pending, 0), "
+        held += "{1}.workflow, NULL"
+    limited = f"{limit.format(first, second)}, {held.format(first, second)}"
     return f"{columns.format(first)}, {columns.format(second)}, {limited}"
 
 

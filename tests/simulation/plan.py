@@ -38,6 +38,16 @@ ACTIONS = {
     "delete": 1,
     "pause": 1,
 }
+FLOW_ACTIONS = ACTIONS | {
+    "flow": 14,
+    "cancel flow": 2,
+    "retry flow": 3,
+    "retry dead": 1,
+    "bulk cancel": 1,
+    "retry": 6,
+    "delete": 5,
+    "pause": 0,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +100,8 @@ class Plan:
     lane_kind: str | None = None
     # How many of the jobs have a limit.
     limited: float = 0.0
+    # Whether a tenant's worker takes part, as over HTTP.
+    has_tenant_worker: bool = False
     # Whether workers are told to stop, and started anew, once nothing goes wrong any more.
     has_restarts: bool = True
     # How long handlers take.
@@ -292,6 +304,27 @@ def _limits(plan: Plan, chance: Random) -> Plan:
     )
 
 
+def _flows(plan: Plan, chance: Random) -> Plan:
+    """Jobs wait for jobs, which end in every way, come back, and add others."""
+    aims = (Aim("settle", "losing", 0.2), Aim("cancel_workflow", "failing", 0.2), None)
+    return replace(
+        plan,
+        fault_seconds=90.0,
+        lease_seconds=3.0,
+        workers=3,
+        producers=1,
+        pause_seconds=2.0,
+        disaster_seconds=chance.choice((6.0, 20.0)),
+        disaster_leases=(0.3, 1.5, 3.0),
+        aim=chance.choice(aims),
+        acts=ACTS | {"ok": 24, "fatal": 3, "grow": 6, "crash": 2},
+        actions=FLOW_ACTIONS,
+        has_tenant_worker=True,
+        run_seconds=(0.0, 0.01, 0.3, 1.0),
+        bounds=plan.bounds | _SWEPT | {"WORKFLOW_SWEEP_SECONDS": 2.5},
+    )
+
+
 def _days(plan: Plan, chance: Random) -> Plan:
     """Days of quiet with busy minutes: what takes long to go wrong."""
     return replace(
@@ -320,6 +353,7 @@ _THEMED: dict[str, Callable[[Plan, Random], Plan]] = {
     "days": _days,
     "blocks": _blocks,
     "limits": _limits,
+    "flows": _flows,
 }
 THEMES = tuple(_THEMED)
 

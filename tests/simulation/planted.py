@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 
+from tests.mutants import WORKFLOW_MUTANTS
 from tests.simulation.plan import theme_of
 from tests.simulation.run import simulate_one
 
@@ -34,6 +35,7 @@ THEME = {
     "rate moved later": "limits",
     "rate not moved": "limits",
     "walk never wraps": "limits",
+    **dict.fromkeys(WORKFLOW_MUTANTS, "flows"),
 }
 SEEDS_MAX = 20
 

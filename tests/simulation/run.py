@@ -9,6 +9,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from random import Random
 
+from rowlock import config
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store import Store
 from rowlock.task import prepare_follow_up
@@ -17,6 +18,7 @@ from tests.mutants import SIMULATED
 from tests.simulation.checker import Checker, ViolationError
 from tests.simulation.database import Database, Engine
 from tests.simulation.faults import Nemesis, SimulatedWeather
+from tests.simulation.flow_load import TenantWorker
 from tests.simulation.liveness import LOOK_SECONDS, OpenRooms
 from tests.simulation.loop import Host, SimulatedLoop
 from tests.simulation.machine import Child, Machine, settings_of
@@ -62,6 +64,8 @@ class Simulation:
             bell=plan.bell,
         )
         self.tasks = tasks_of(self)
+        # Another than that of the rest, so that plans without workflows are drawn as ever.
+        self.growth_chance = Random(plan.seed)
         self.prepare = prepare_follow_up
         self.is_enough = False
         self._clients = Host("clients")
@@ -127,6 +131,9 @@ class Simulation:
         for number in range(self.plan.producers):
             producer = Producer(self, number, _fork(self._chance))
             self.loop.on(producer.host, self._produce, producer)
+        if self.plan.has_tenant_worker:
+            tenant = TenantWorker(self, _fork(self._chance))
+            self.loop.on(tenant.host, self._produce, tenant)
         nemesis = self.loop.create_task(self.nemesis.run())
         self.watch(nemesis)
         await asyncio.sleep(self.plan.fault_seconds)
@@ -153,7 +160,7 @@ class Simulation:
             if self.plan.limited and (problem := rooms.look(self.machines)) is not None:
                 raise ViolationError(f"I13: {problem}")
 
-    def _produce(self, producer: Producer) -> None:
+    def _produce(self, producer: Producer | TenantWorker) -> None:
         task = self.loop.create_task(producer.run())
         self._producing.append(task)
         self.watch(task)
@@ -175,9 +182,17 @@ class Simulation:
                 rows = self.database.connection.execute("SELECT * FROM rowlock_job").fetchall()
                 left = "\n".join(map(str, rows[:20]))
                 raise ViolationError(f"I16: {len(rows)} jobs have not ended:\n{left}")
+            for id in list(self.checker.flows.stuck()):
+                # It was retried, and the job that it waits for was not.
+                await store.acancel(id)
             await asyncio.sleep(1.0)
-        # What was settled last is told and counted.
-        await asyncio.sleep(5.0)
+        # What was settled last is told and counted, and the ends of workflows are noted.
+        await asyncio.sleep(5.0 + 2 * config.WORKFLOW_SWEEP_SECONDS)
+        still_open = self.database.connection.execute(
+            "SELECT id FROM rowlock_workflow WHERE ended_at IS NULL"
+        ).fetchall()
+        if still_open:
+            raise ViolationError(f"I16: nobody has noted the ends of {still_open}")
 
 
 def _fork(chance: Random) -> Random:
@@ -214,6 +229,8 @@ def simulate(seed: int) -> Report:
     checker = simulation.checker
     counts = checker.counts + simulation.weather.counts + simulation.nemesis.counts
     counts["statements"] = simulation.database.statements
+    counts["released"] = checker.flows.released
+    counts["grown"] = checker.flows.grown
     counts["callbacks"] = loop.callbacks
     journal = tuple(checker.journal) if problem else ()
     seconds = loop.now

@@ -14,12 +14,14 @@ from rowlock.clock import from_us
 from rowlock.errors import InvalidTransition, NotFound, StoreUnavailable
 from rowlock.limits import Limit
 from rowlock.retry import exponential, fixed
-from rowlock.store import NewJob, Store
+from rowlock.store import JobFilter, NewJob, Store
+from rowlock.store.ops.bulk import BulkAction, Selection, bulk
 from rowlock.store.ops.schedule import new_schedule
 from rowlock.store.options import new_job
 from rowlock.task import Tasks
 from rowlock.worker.report import running_lease
 from tests.simulation.database import Engine
+from tests.simulation.flow_load import draw_flow, draw_growth
 from tests.simulation.limits import KINDS, LANES, LIMITS, QUEUE
 from tests.simulation.loop import HOST, Host
 
@@ -156,6 +158,10 @@ class Acting:
                 # Somebody asks to cancel it just when it ends.
                 ctx.log("the last line")
                 self._simulation.cancel_soon(ctx.job.id)
+            case "grow" if ctx is not None:
+                growth = ctx.workflow
+                draw_growth(self._simulation.growth_chance, self._simulation.tasks, growth)
+                self._checker.flows.grows(ctx.job.id, ctx.token, growth._draft)
             case "follow" if ctx is not None:
                 brief = self._simulation.tasks.find("brief")
                 ctx.enqueue_on_success(brief, seconds=0.0, script=["ok"])
@@ -188,6 +194,7 @@ class Producer:
         self._deleted: list[NewJob] = []
         self._paused: set[str] = set()
         self._asked_at: dict[str, float] = {}
+        self._flows: list[str] = []
 
     async def run(self) -> None:
         """Work until there is enough."""
@@ -202,6 +209,11 @@ class Producer:
             "retry": self._retry,
             "delete": self._delete,
             "pause": self._pause,
+            "flow": self._enqueue_flow,
+            "cancel flow": self._cancel_flow,
+            "retry flow": self._retry_flow,
+            "retry dead": self._retry_dead,
+            "bulk cancel": self._bulk_cancel,
         }
         names, weights = list(plan.actions), list(plan.actions.values())
         while not self._simulation.is_enough:
@@ -237,6 +249,8 @@ class Producer:
             await self._send([gone._replace(is_resend=True)])
         elif self._known:
             known = self._chance.choice(self._known)
+            if known.node is not None:
+                return
             age = self._store.engine.clock.now_us() / 10**6 - self._asked_at[known.id]
             # So long an id is remembered, at least.
             if age < 600:
@@ -326,11 +340,50 @@ class Producer:
     async def _delete(self) -> None:
         """What was deleted is forgotten: the same id again is another job."""
         if self._known:
-            chosen = self._chance.choice(self._known)
+            # Of those that others wait for, most are new.
+            chosen = self._chance.choice(self._known[-20:] if self._flows else self._known)
             self._known = [job for job in self._known if job.id != chosen.id]
-            await self._store.adelete(chosen.id)
-            self._deleted.append(chosen)
-            del self._deleted[:-20]
+            await self._store.adelete(chosen.id, cascade=self._chance.random() < 0.5)
+            if chosen.node is None:
+                self._deleted.append(chosen)
+                del self._deleted[:-20]
+
+    async def _enqueue_flow(self) -> None:
+        """A workflow. Its jobs are then cancelled, retried and deleted like others."""
+        simulation, chance = self._simulation, self._chance
+        outside = [job.id for job in self._known[-8:] if job.tenant is None]
+        draft = draw_flow(chance, simulation.tasks, simulation.plan, outside)
+        self._checker.flows.asked(draft)
+        while True:
+            try:
+                written = await self._store.aenqueue_workflow(draft)
+                break
+            except StoreUnavailable:
+                if chance.random() < 0.3:
+                    raise
+                await asyncio.sleep(0.5)
+        assert written.id == draft.id
+        for job in draft.nodes:
+            self._checker.acknowledged(job.id)
+        self._known += draft.nodes
+        self._flows = [*self._flows[-20:], draft.id]
+
+    async def _cancel_flow(self) -> None:
+        if self._flows:
+            flow = self._chance.choice(self._flows)
+            self._checker.flows.may_cancel(flow)
+            await self._store.acancel_workflow(flow)
+
+    async def _retry_flow(self) -> None:
+        if self._flows:
+            await self._store.aretry_workflow(self._chance.choice(self._flows))
+
+    async def _retry_dead(self) -> None:
+        await self._store.aretry_dead(JobFilter(kind="once"))
+
+    async def _bulk_cancel(self) -> None:
+        chosen = JobFilter(kind=self._chance.choice(("plain", "once")))
+        await self._store.arun(bulk(Selection(BulkAction.CANCEL, None, chosen)))
 
     async def _pause(self) -> None:
         queue = self._chance.choice(QUEUES)

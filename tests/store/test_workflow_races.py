@@ -14,11 +14,13 @@ import psycopg
 import pytest
 
 import rowlock
+from rowlock import config
 from rowlock.errors import InvalidTransition, LeaseLost, NotFound
 from rowlock.job import Lease
 from rowlock.lifecycle import Failed, Released, Succeeded
 from rowlock.store import Settlement
-from rowlock.store.ops.workflow_manage import tend_workflows
+from rowlock.store.ops.workflow_manage import retry_workflow, tend_workflows
+from rowlock.store.steps import Statement, Steps, writing
 from rowlock.workflow import Growth
 from tests.mutants import MUTANTS
 
@@ -222,3 +224,37 @@ def test_parents_that_end_at_once_release_their_child(postgres_url: str, apps: l
         looked = settle_both_at_once(postgres_url, apps)
 
     assert (len(counted), looked) == (1, [])
+
+
+def test_a_success_since_the_look_is_not_taken_back(
+    apps: list[rowlock.App], monkeypatch: pytest.MonkeyPatch
+):
+    """Another retries the job, and it succeeds, between two statements of a retry of them all."""
+    monkeypatch.setattr(config, "MAINTENANCE_BATCH_ROWS", 1)
+    app, other = apps[:2]
+    task = app.find("node").using(max_attempts=1)
+    with app.workflow("retried") as flow:
+        flow.map(task.job() for _ in range(2))
+    leases = app.store.claim(worker="w", queues=["default"], limit=2)
+    app.store.settle([Settlement(each, Failed("Error", "no", permanent=True)) for each in leases])
+    whole = retry_workflow(flow.id)
+    seen: list[str] = []
+
+    def steps() -> Steps[int]:
+        inner, rows = whole.start(), None
+        while True:
+            try:
+                step = next(inner) if rows is None else inner.send(rows)
+            except StopIteration as end:
+                return end.value
+            rows = yield step
+            if isinstance(step, Statement) and step.name == "nodes_to_retry" and rows:
+                seen.append(rows[0][0])
+                if len(seen) == 2:
+                    other.retry(seen[1])
+                    held = other.store.claim(worker="w", queues=["default"], limit=2)
+                    other.store.succeed([lease for lease in held if lease.id == seen[1]])
+
+    number = app.store.run(writing("retry_workflow", steps))
+
+    assert (number, app.get(seen[1]).state) == (1, "succeeded")

@@ -157,6 +157,21 @@ async def lead(ctx: Context, seconds: float) -> None:
     _end(ctx)
 
 
+@tasks.task(max_attempts=PATIENT, max_crashes=PATIENT)
+async def grow(ctx: Context, seconds: float) -> None:
+    """Add two jobs to its workflow if, and only if, this one succeeds."""
+    _begin(ctx)
+    flow = ctx.workflow
+    first = flow.add(brief.job(seconds=seconds))
+    last = flow.add(brief.job(seconds=seconds), after=first)
+    for added in (first, last):
+        journal().note(Word.FOLLOW, added.id, ctx.token, ctx.job.id)
+    journal().note(Word.NODE, last.id, ctx.token, f"{flow.id} wait {first.id}")
+    journal().note(Word.SINK, last.id, ctx.token, ctx.job.id)
+    await asyncio.sleep(seconds)
+    _end(ctx)
+
+
 @tasks.task(max_attempts=INNOCENT, max_crashes=PATIENT, limit=LIMITS["pool"])
 async def pooled(ctx: Context, seconds: float, lane: int) -> None:
     """Do as `brief`, but only a few at once."""

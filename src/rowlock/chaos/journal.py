@@ -27,6 +27,12 @@ class Word(StrEnum):
     # A producer cancelled a job, and got the outcome.
     CANCEL = "cancel"
     CANCELLED = "cancelled"
+    # A producer, or a handler that adds jobs: its workflow, what it wants, and whom it waits for.
+    NODE = "node"
+    # A handler: the last of the jobs that it adds.
+    SINK = "sink"
+    # A workflow will be cancelled.
+    CANCEL_FLOW = "cancel-flow"
     # A handler has begun, will enqueue another job with its success, or has ended.
     START = "start"
     FOLLOW = "follow"

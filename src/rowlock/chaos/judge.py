@@ -29,6 +29,9 @@ The numbers are those of the invariants in the simulation:
 21. A run that is cut short leaves a trace in the job's errors. A run that never began isn't counted
     as an attempt.
 22. A job with one attempt runs at most once, and does not end dead before it ran.
+23. A job of a workflow is claimed only after the ends of the jobs that it waits for allow it, and
+    is released once (`flow_rules`).
+24. No job of a workflow is left waiting when they do.
 
 It reads every line of the journals, then every event of the witness, then the rows stored at the
 end. It keeps one record per job, and reads each line once.
@@ -44,6 +47,7 @@ from datetime import datetime
 from typing import Final
 
 from rowlock.chaos.attempts import POISON, SLACK_NS, AttemptRules
+from rowlock.chaos.flow_rules import FlowRules
 from rowlock.chaos.job_record import FLEETING, Acknowledged, HandlerRun, JobRecord, Strikes
 from rowlock.chaos.jobs import LIMITS
 from rowlock.chaos.journal import JournalLine, Word
@@ -82,6 +86,7 @@ class Judge:
         self._attempts = AttemptRules(self.strikes)
         numbers = {name: limit.numbers for name, limit in LIMITS.items()}
         self._limits = LimitJudge(numbers, self._was_known)
+        self._flows = FlowRules()
         self._crashed_workers: set[str] = set()
         self._ticks: dict[str, set[int]] = {}
 
@@ -95,6 +100,7 @@ class Judge:
 
     def hear(self, line: JournalLine) -> None:
         """Take a line of a journal. Those of one process come in order."""
+        self._flows.hear(line)
         match line.word:
             case Word.ASK:
                 self._asked(line)
@@ -116,7 +122,7 @@ class Judge:
                 self._ask_for(line.job, "brief", None)
             case Word.STRIKE:
                 self.strikes.hear(line)
-            case Word.CANCEL | Word.OVER:
+            case Word.CANCEL | Word.OVER | Word.NODE | Word.SINK | Word.CANCEL_FLOW:
                 pass
 
     def _asked(self, line: JournalLine) -> None:
@@ -163,7 +169,7 @@ class Judge:
     def see(self, event: CommittedChange) -> None:
         """Take an event of the witness. Those of one job come in order."""
         record = self._record(event.job)
-        for number, text in self._limits.see(event):
+        for number, text in itertools.chain(self._limits.see(event), self._flows.see(event)):
             self.findings.add(number, text)
         match event.what:
             case What.INSERTED:
@@ -182,6 +188,8 @@ class Judge:
                 self._deleted(record, event)
             case What.FINISHED:
                 self._finished(record, event)
+            case What.RELEASED | What.RECOUNTED:
+                pass
             case What.CHANGED:
                 self.findings.add(4, f"{event.job} was finished, but is written again")
 
@@ -379,12 +387,14 @@ class Judge:
         """
         stored = 0
         for row in settled:
-            stored += 1
             record = self._record(row.job)
+            # In a workflow, one that is not kept is removed some time after the workflow's end.
+            stored += record.kind != FLEETING
             if (row.state, row.token) != (record.state, record.token):
                 known = f"{record.state} with token {record.token}"
                 self.findings.add(15, f"{row.job} is {row.state} with {row.token}, and was {known}")
-        if stored != sum(record.state is not None for record in self.records.values()):
+        kept = [record for record in self.records.values() if record.kind != FLEETING]
+        if stored != sum(record.state is not None for record in kept):
             self.findings.add(15, f"{stored} jobs are stored as finished, but others had finished")
         for job in live:
             self.findings.add(16, f"{job} ({self._record(job).kind}) has not ended")
@@ -395,6 +405,10 @@ class Judge:
             self.findings.add(6, f"a crash of {job} was counted, but beside it ran {others}")
         for job, (parent, token) in self._follows.items():
             self._check_follow(job, parent, token)
+        for number, text in self._flows.close():
+            self.findings.add(number, text)
+        self.counts["nodes"] = len(self._flows.nodes)
+        self.counts["released"] = self._flows.released
         self._check_effects(effects)
         self._check_ticks(*scheduled)
         self.counts.update(counts_of(self._limits.figures))
@@ -451,7 +465,8 @@ class Judge:
     def _check_follow(self, job: str, parent: str, token: int) -> None:
         leader = self._record(parent)
         is_wanted = leader.state == "succeeded" and leader.token == token
-        if is_wanted and not self._record(job).inserted:
+        may_be_missing = self._flows.may_be_cancelled(parent)
+        if is_wanted and not self._record(job).inserted and not may_be_missing:
             self.findings.add(1, f"{job} is missing, though its parent {parent} succeeded")
         if not is_wanted and self._record(job).inserted:
             self.findings.add(2, f"{job} follows {parent}, which did not succeed with {token}")

@@ -193,6 +193,45 @@ def _wanted_job(chance: random.Random, shares: Shares) -> WantedJob:
     return WantedJob(kind, payload, options)
 
 
+@dataclass(frozen=True, slots=True)
+class WantedNode:
+    """A job of a workflow, with the places of those before it that it waits for."""
+
+    job: WantedJob
+    after: list[int]
+    wants: str
+
+
+_NODE_KINDS: Final = (
+    *("brief",) * 8,
+    *("plain", "once", "fleeting", "falter", "doom", "book", "lead", "grow"),
+)
+_WANTS: Final = ("wait", "wait", "cancel", "run", "ended", "dead")
+
+
+def wanted_flow(chance: random.Random, shares: Shares, jobs: int) -> list[WantedNode]:
+    """Return a workflow: a chain, a fan-out with jobs after all of it, or any other shape."""
+    shape = chance.choice(("chain", "fan", "any"))
+    nodes: list[WantedNode] = []
+    for place in range(jobs):
+        before = list(range(place))
+        if shape == "chain":
+            after = before[-1:]
+        elif shape == "fan":
+            after = before if place * 3 > jobs * 2 else []
+        else:
+            after = chance.sample(before, min(place, chance.choice((0, 1, 1, 2, 3))))
+        kind = "poison" if chance.random() < shares.poison else chance.choice(_NODE_KINDS)
+        payload: dict[str, object] = {}
+        if kind == "falter":
+            payload["failures"] = chance.randint(1, 2)
+        elif kind not in ("doom", "poison"):
+            payload["seconds"] = round(chance.uniform(*_duration(chance, shares.long)), 4)
+        job = WantedJob(kind, payload, {"priority": chance.choice((-1, 0, 0, 1))})
+        nodes.append(WantedNode(job, after, chance.choice(_WANTS) if after else "wait"))
+    return nodes
+
+
 def _duration(chance: random.Random, long: float) -> tuple[float, float]:
     """Return a duration. Some are long enough that strikes hit them in the middle."""
     if chance.random() >= long:

@@ -28,12 +28,14 @@ import msgspec
 from rowlock.app import App
 from rowlock.chaos.jobs import JOURNALS, SCHEMA_VARIABLE, chaos_app
 from rowlock.chaos.journal import DIRECTORY_VARIABLE, Journal, Word
-from rowlock.chaos.plan import Shares, WantedJob, wanted_jobs
+from rowlock.chaos.plan import Shares, WantedJob, WantedNode, wanted_flow, wanted_jobs
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.ids import new_id
 from rowlock.worker.process import die_with_parent
+from rowlock.workflow import Node, Workflow
 
 BATCH_MAX: Final = 40
+FLOW_JOBS_MAX: Final = 12
 _PAUSE_SECONDS: Final = 0.01
 _RESEND_SECONDS: Final = (0.02, 0.2)
 # In percent: calls with many jobs, calls given up, calls repeated, jobs cancelled.
@@ -41,8 +43,20 @@ _MANY: Final = 0.5
 _GIVEN_UP: Final = 0.1
 _REPEATED: Final = 0.03
 _CANCELLED: Final = 0.01
+# Of all calls, those with workflows, and of these, those of a tenant, and those cancelled.
+_FLOWS: Final = 0.3
+_OF_TENANTS: Final = 0.3
+_FLOWS_CANCELLED: Final = 0.05
 _CANCEL_SECONDS: Final = (0.05, 1.5)
 _REPEAT_SECONDS: Final = (0.0, 4.0)
+
+_OPTIONS: Final[dict[str, dict[str, Any]]] = {
+    "wait": {},
+    "cancel": {"if_dead": "cancel"},
+    "run": {"if_dead": "run"},
+    "ended": {"when": "ended"},
+    "dead": {"when": "dead"},
+}
 
 # The layout of the shared file.
 _NUMBER: Final = struct.Struct("=q")
@@ -135,6 +149,9 @@ class Producer:
             if allowed <= 0:
                 self._rest.wait(_PAUSE_SECONDS)
                 continue
+            if self._chance.random() < _FLOWS:
+                self._make_flow(min(self._chance.randint(2, FLOW_JOBS_MAX), allowed, left))
+                continue
             many = self._chance.randint(2, BATCH_MAX) if self._chance.random() < _MANY else 1
             self._make(list(islice(self._wanted_jobs, min(many, allowed, left))))
         while self._later:
@@ -160,6 +177,55 @@ class Producer:
         for item in items:
             if item["kind"] == "linger" or self._is_regretted(item):
                 self._do_later(partial(self._cancel, item["id"]), _CANCEL_SECONDS)
+
+    def _make_flow(self, jobs: int) -> None:
+        """Enqueue a workflow. Some are cancelled, and so are some of their jobs."""
+        tenant = "acme" if self._chance.random() < _OF_TENANTS else None
+        wanted = wanted_flow(self._chance, self._orders.shares, jobs)
+        flow, nodes = self._draft(new_id(), tenant, wanted)
+        for node, each in zip(nodes, wanted, strict=True):
+            after = "".join(f" {nodes[place].id}" for place in each.after)
+            self._journal.note(Word.ASK, node.id, 0, f"{node.kind} {tenant or '-'} 0")
+            self._journal.note(Word.NODE, node.id, 0, f"{flow.id} {each.wants}{after}")
+        self._counts.add(self._orders.number, jobs)
+        if not self._send_flow(flow, nodes):
+            return
+        if self._chance.random() < _REPEATED:
+            again = partial(self._draft, flow.id, tenant, wanted)
+            self._do_later(lambda: self._send_flow(*again()), _REPEAT_SECONDS)
+        for node in nodes:
+            if self._chance.random() < _CANCELLED:
+                self._do_later(partial(self._cancel, node.id), _CANCEL_SECONDS)
+        if self._chance.random() < _FLOWS_CANCELLED:
+            self._do_later(partial(self._cancel_flow, flow.id), _CANCEL_SECONDS)
+
+    def _draft(
+        self, id: str, tenant: str | None, wanted: Sequence[WantedNode]
+    ) -> tuple[Workflow, list[Node[Any]]]:
+        """Put a workflow together. With the same id, it is the same."""
+        flow = self._app.workflow("chaos", id=id, tenant=tenant)
+        nodes: list[Node[Any]] = []
+        for each in wanted:
+            task = self._app.find(each.job.kind)
+            assert task is not None
+            options: dict[str, Any] = {**each.job.options}
+            after = [nodes[place] for place in each.after]
+            job = task.using(**options).job(**each.job.payload)
+            nodes.append(flow.add(job, after=after, **_OPTIONS[each.wants]))
+        return flow, nodes
+
+    def _send_flow(self, flow: Workflow, nodes: Sequence[Node[Any]]) -> bool:
+        """Enqueue a workflow. Return whether it was acknowledged."""
+        unknown = [(node.id, "-") for node in nodes]
+        on_unknown = partial(self._journal.note_all, Word.UNKNOWN, unknown)
+        if self._insist(flow.enqueue, on_unknown) is None:
+            return False
+        self._journal.note_all(Word.ACK, [(node.id, node.id) for node in nodes])
+        return True
+
+    def _cancel_flow(self, flow: str) -> None:
+        self._journal.note(Word.CANCEL_FLOW, flow)
+        self._insist(lambda: self._app.cancel_workflow(flow), lambda: None)
 
     def _do_later(self, act: Callable[[], object], within: tuple[float, float]) -> None:
         due = time.monotonic() + self._chance.uniform(*within)

@@ -127,6 +127,8 @@ def gates_of(plan: ChaosPlan, counts: Mapping[str, int]) -> list[QualityGate]:
         "ticks": 1,
         # Jobs waited at their limits.
         "limits full": plan.jobs // 200 if plan.jobs >= _MANY else 0,
+        # Jobs of workflows waited for others, and ran.
+        "released": plan.jobs // 100 if plan.jobs >= _MANY else 0,
         "effects": plan.jobs // 200 if plan.jobs >= _MANY else 0,
     }
     return [

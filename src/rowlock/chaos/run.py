@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 from rowlock.app import App
 from rowlock.chaos import journal, witness
 from rowlock.chaos.database import ChaosDatabase, DatabaseClock, integrity_problems
+from rowlock.chaos.flow_rules import STUCK
 from rowlock.chaos.job_record import recoveries
 from rowlock.chaos.jobs import JOURNALS, chaos_app
 from rowlock.chaos.journal import Journal, Word
@@ -22,7 +23,9 @@ from rowlock.chaos.processes import LOGS, Processes
 from rowlock.chaos.report import ChaosReport, Durations, gates_of
 from rowlock.errors import NotFound, StoreUnavailable
 from rowlock.store.ops import health
+from rowlock.store.ops.workflow_info import open_workflows
 from rowlock.testing.database import away
+from rowlock.workflow_rules import WorkflowState
 
 # The shortest time between two strikes, and the longest wait of one for the jobs of its share.
 GAP_SECONDS: Final = 0.25
@@ -40,6 +43,7 @@ _TRIES: Final = 60
 _LOOK_SECONDS: Final = 0.05
 _COUNT_SECONDS: Final = 0.5
 _CLOCK_SECONDS: Final = 2.0
+_STUCK_SECONDS: Final = 1.0
 SCHEDULE: Final = "every second"
 
 
@@ -199,13 +203,15 @@ class Chaos:
             done = self._insist(lambda: app.cancel(id))  # noqa: B023  # used at once
             if done is not None:
                 said.note(Word.CANCELLED, id, 0, done.outcome)
-        self._until_drained(processes, nemesis)
+        self._until_drained(app, processes, nemesis, said)
         seconds = time.monotonic() - start
         self._repeat_some(app, said)
-        self._until_drained(processes, nemesis)
+        self._until_drained(app, processes, nemesis, said)
         return seconds
 
-    def _until_drained(self, processes: Processes, nemesis: Nemesis) -> None:
+    def _until_drained(
+        self, app: App, processes: Processes, nemesis: Nemesis, said: Journal
+    ) -> None:
         """Wait as long as the number of jobs keeps falling, because a busy machine is slow."""
         fewest, end = math.inf, 0.0
         while left := self._unfinished():
@@ -214,7 +220,17 @@ class Chaos:
                 fewest, end = left, now + self._plan.drain_seconds
             if now > end:
                 return
+            if self._is_due("stuck", _STUCK_SECONDS):
+                self._insist(lambda: self._cancel_stuck(app, said))
             self._wait(processes, nemesis, 4 * _LOOK_SECONDS)
+
+    @staticmethod
+    def _cancel_stuck(app: App, said: Journal) -> None:
+        """Cancel workflows whose jobs wait for the retry of a dead one."""
+        for flow in app.store.run(open_workflows()):
+            if flow.state is WorkflowState.DEAD and flow.has_waiting:
+                said.note(Word.CANCEL_FLOW, flow.id, 0, STUCK)
+                app.cancel_workflow(flow.id)
 
     def _insist(self, act: Callable[[], T]) -> T | None:
         """Retry an act on lost connections. Return None if the job does not exist."""
@@ -247,6 +263,9 @@ class Chaos:
         for line in journal.read(self._directory / JOURNALS):
             if line.word is Word.ASK and line.rest.startswith(_REPEATED):
                 known[line.job] = line.rest.partition(" ")[0]
+            elif line.word is Word.NODE:
+                # Its id is remembered by its workflow, which is sent again as a whole.
+                known.pop(line.job, None)
             elif line.word is Word.ACK and line.rest == line.job and line.job in known:
                 acknowledged.append(line.job)
         chosen = self._plan.chance("repeats").sample(acknowledged, min(REPEATS, len(acknowledged)))

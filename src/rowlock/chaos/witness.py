@@ -29,6 +29,10 @@ class What(StrEnum):
     FLAGGED = "flagged"
     # A running job went back into the queue: released, failed, crashed or lost.
     RETURNED = "returned"
+    # It waits for no other job any more.
+    RELEASED = "released"
+    # The jobs that it waits for were counted, though it waits for none, or below zero.
+    RECOUNTED = "recounted"
     # It left the live table. `lease` shows whether it was running.
     DELETED = "deleted"
     # It was written to the finished jobs, unless it is not kept.
@@ -96,6 +100,11 @@ _LEASED: Final = "OLD.lease_expires_at IS NOT NULL"
 _FREE: Final = "OLD.lease_expires_at IS NULL"
 _TAKES: Final = f"NEW.token <> OLD.token OR ({_FREE} AND NEW.lease_expires_at IS NOT NULL)"
 _KEEPS: Final = f"NEW.token = OLD.token AND {_LEASED} AND NEW.lease_expires_at IS NOT NULL"
+_WAITS: Final = "coalesce(OLD.held_by, 0) = 3 AND coalesce(NEW.held_by, 0) <> 3"
+_COUNTS: Final = (
+    "NEW.pending < 0 OR (coalesce(NEW.pending, 0) <> coalesce(OLD.pending, 0) "
+    "AND coalesce(OLD.held_by, 0) <> 3 AND coalesce(NEW.held_by, 0) <> 3)"
+)
 _FINISHED_CHANGES: Final = "UPDATE OF state, token, attempt, errors, result"
 
 
@@ -112,6 +121,8 @@ _WATCHED: Final = (
     _Watch(What.FLAGGED, "job", "UPDATE", "NEW.cancel_requested <> OLD.cancel_requested"),
     _Watch(What.RETURNED, "job", "UPDATE", f"{_LEASED} AND NEW.lease_expires_at IS NULL"),
     _Watch(What.MARKED, "job", "UPDATE", f"{_KEEPS} AND NEW.begun AND NOT OLD.begun"),
+    _Watch(What.RELEASED, "job", "UPDATE", _WAITS),
+    _Watch(What.RECOUNTED, "job", "UPDATE", _COUNTS),
     _Watch(What.DELETED, "job", "DELETE"),
     _Watch(What.FINISHED, "finished", "INSERT"),
     _Watch(What.CHANGED, "finished", _FINISHED_CHANGES),

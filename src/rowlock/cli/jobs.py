@@ -482,13 +482,18 @@ def walk(
 
 @jobs.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
+@click.option(
+    "--cascade",
+    is_flag=True,
+    help="Also delete jobs that others wait for. Those that need their success are cancelled.",
+)
 @click.pass_obj
-def delete(target: Target, *, ids: tuple[str, ...]) -> None:
+def delete(target: Target, *, ids: tuple[str, ...], cascade: bool) -> None:
     """Delete jobs permanently. Cancel a running job first."""
     with target.open_app() as app:
 
         def act(id: str) -> None:
-            app.delete(id)
+            app.delete(id, cascade=cascade)
             click.echo(f"{show.escaped(id)} deleted")
 
         each(ids, act)

@@ -33,6 +33,7 @@ _HALF: Final = (
     "send both halves, or the character itself"
 )
 _NUMBER: Final = re.compile(r"-?[0-9]{1,18}")
+_BOOLEANS: Final = {"true": True, "false": False}
 # Most tags of earlier answers that are compared.
 _TAGS_MAX: Final = 20
 _ZERO: Final = re.compile(r"\s*q\s*=\s*0(\.0*)?\s*")
@@ -392,9 +393,10 @@ def _rest_of(kind: Any) -> Any:
 
 
 def decode_query(query: QueryParams, kind: Any) -> Any:
-    """The parameters as that type. Only lists may be repeated, and only numbers aren't text."""
+    """The parameters as that type. Only lists may be repeated. Numbers and booleans aren't text."""
     values: dict[str, Any] = {}
     lists, numbers = _fields_of(kind, list), _fields_of(kind, int)
+    booleans = _fields_of(kind, bool)
     for name, value in query.multi_items():
         if name in lists:
             values.setdefault(name, []).append(value)
@@ -404,6 +406,8 @@ def decode_query(query: QueryParams, kind: Any) -> Any:
             # Not by msgspec's lax mode, which takes the text `null` for None.
             is_number = name in numbers and _NUMBER.fullmatch(value)
             values[name] = int(value) if is_number else value
+            if name in booleans:
+                values[name] = _BOOLEANS.get(value, value)
     try:
         return msgspec.convert(values, type=kind)
     except msgspec.ValidationError as error:

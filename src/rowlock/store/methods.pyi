@@ -100,7 +100,7 @@ class QueueVerbs:
     def retry_workflow(self, id: str | UUID, *, tenant: str | None = None) -> int:
         """Retry the dead jobs of a workflow, and those that were cancelled because of them.
 
-        Returns their number.
+        Returns their number. Jobs whose key is in flight again are left out.
 
         Args:
             tenant: Only a workflow of this tenant; another tenant's is not found.

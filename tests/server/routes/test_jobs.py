@@ -208,6 +208,20 @@ def test_delete(api):
     assert None is api.app.get(lease.id)
 
 
+def test_delete_a_job_that_others_wait_for(api):
+    """Only with `cascade`. What needs its success is cancelled."""
+    task = api.app.task(name="send")(lambda: None)
+    with api.app.workflow("pair") as flow:
+        first = flow.add(task.job())
+        second = flow.add(task.job(), after=first)
+    wrong = api().delete(f"/v1/jobs/{first.id}?cascade=yes")
+    refused = api().delete(f"/v1/jobs/{first.id}")
+    deleted = api().delete(f"/v1/jobs/{first.id}?cascade=true")
+
+    assert (wrong.status_code, refused.status_code) == (422, 409)
+    assert (deleted.status_code, api.app.get(second.id).state) == (204, "cancelled")
+
+
 def test_what_was_done_is_in_the_audit(api):
     """By whom, and with what outcome; what was refused is not."""
     job = api.app.enqueue("big")

@@ -62,6 +62,17 @@ class JobQuery(JobChoice, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cursor: PageCursor | None = None
 
 
+class DeleteQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to delete a job."""
+
+    cascade: Annotated[
+        bool,
+        Meta(
+            description="Also if other jobs wait for it. Those that need its success are cancelled."
+        ),
+    ] = False
+
+
 class JobPage(msgspec.Struct, frozen=True, kw_only=True):
     """A page of jobs. A short or empty page may have a `next`: continue until it is null."""
 
@@ -302,9 +313,10 @@ def _checked_payload(app: App, kind: str, given: msgspec.Raw | UnsetType) -> str
     return task.schema.validate(payload) if task else codec.encode_payload(kind, payload)
 
 
-async def delete_job(call: Call[None, None]) -> Reply:
+async def delete_job(call: Call[None, DeleteQuery]) -> Reply:
     id = job_id(call)
-    op = audited(delete(id, tenant=call.caller.tenant), call.deed("job.delete", id))
+    op = delete(id, cascade=call.query.cascade, tenant=call.caller.tenant)
+    op = audited(op, call.deed("job.delete", id))
     await call.store.arun(op)
     return Reply(status=204)
 
@@ -419,8 +431,9 @@ ROUTES: list[AnyRoute] = [
         path="/v1/jobs/{id}",
         operation="deleteJob",
         summary="Delete a job that is not running",
-        description="Cancel a running job first.",
+        description="Cancel a running job first. A job that others wait for needs `cascade`.",
         handler=delete_job,
+        query=DeleteQuery,
         scopes=scopes(Scope.ADMIN),
         answers={204: None},
         refusals=["not_found", "invalid_transition"],

@@ -310,16 +310,24 @@ def _within_bytes(seen: _Seen, place: Place) -> Steps[_Seen]:
 
     With 500 jobs of a mebibyte each, a server's `statement_timeout` would end every step.
     """
-    if len(seen.ids) < 2:
+    count = yield from fitting_rows(seen.ids)
+    if count == len(seen.ids):
         return seen
-    sizes: dict[str, int] = dict((yield Statement("sizes", {"ids": seen.ids})))
+    last = Place(place.until, seen.at[count - 1], seen.ids[count - 1])
+    return _Seen(seen.ids[:count], seen.at[:count], last)
+
+
+def fitting_rows(ids: list[str]) -> Steps[int]:
+    """How many of the first jobs one transaction should copy between the tables: at least one."""
+    if len(ids) < 2:
+        return len(ids)
+    sizes: dict[str, int] = dict((yield Statement("sizes", {"ids": ids})))
     total = 0
-    for count, id in enumerate(seen.ids):
+    for count, id in enumerate(ids):
         total += sizes.get(id, 0)
         if count and total > config.BULK_BYTES:
-            last = Place(place.until, seen.at[count - 1], seen.ids[count - 1])
-            return _Seen(seen.ids[:count], seen.at[:count], last)
-    return seen
+            return count
+    return len(ids)
 
 
 def _act(wanted: Selection, ids: list[str], fresh: FreshIds) -> Steps[tuple[int, Sequence[str]]]:
@@ -331,7 +339,7 @@ def _act(wanted: Selection, ids: list[str], fresh: FreshIds) -> Steps[tuple[int,
         case BulkAction.CANCEL:
             done = yield from _cancel(jobs, taken)
         case BulkAction.RETRY:
-            done = yield from revive_jobs(jobs)
+            done = (yield from revive_jobs(jobs)).done
         case BulkAction.DELETE:
             done = yield from _delete(jobs)
         case BulkAction.RUN_NOW | BulkAction.RESCHEDULE:

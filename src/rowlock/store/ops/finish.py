@@ -210,6 +210,18 @@ def finish_by_steps(endings: Sequence[Ending], claims: Sequence[str] = ()) -> St
     return done
 
 
+def finish_within(endings: Sequence[Ending], workflow: str) -> Steps[None]:
+    """End jobs of a workflow all of which ends, in a transaction. Jobs of others learn of it.
+
+    Its own jobs don't: they are ended in turn, and the chain below the first of them may be long.
+    """
+    done = yield from _move(endings, ())
+    ended = [_End(each.id, each.state, each.cause) for each in endings if each.id in done]
+    values = {"ids": [each.id for each in ended], "workflow": workflow}
+    edges = (yield Statement("open_edges/beyond", values)) if ended else []
+    yield from _consequences(ended, edges)
+
+
 def _move(endings: Sequence[Ending], claims: Sequence[str]) -> Steps[set[str]]:
     columns = (*FINISH_COLUMNS, "cause")
     over = {"claims": list(claims)}

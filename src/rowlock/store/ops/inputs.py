@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rowlock import config
-from rowlock.inputs import completed, too_large
+from rowlock.inputs import completed, too_large, wanted_results
 from rowlock.job import Lease
 from rowlock.lifecycle import Failed
 from rowlock.store.steps import Statement, Steps
@@ -34,6 +34,14 @@ def read_inputs(leases: Sequence[Lease]) -> Steps[list[Unusable]]:
     for part in _parts([id for id in rows if id not in large], sizes):
         for child, parent, state, result in (yield Statement("results", {"ids": part})):
             results[child][parent] = (state, result)
+    for id in sorted(large):
+        # It may not get the results of all that it waited for, which is seldom asked.
+        values = {"ids": [id], "parents": wanted_results(rows[id].inputs or "{}")}
+        sizes[id] = sum(int(row[1]) for row in (yield Statement("result_sizes/some", values)))
+        if sizes[id] <= config.INPUTS_BYTES_MAX:
+            large.discard(id)
+            for _, parent, state, result in (yield Statement("results/some", values)):
+                results[id][parent] = (state, result)
     for lease in leases:
         row = rows.get(lease.id)
         if row is None:

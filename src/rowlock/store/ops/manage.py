@@ -148,8 +148,10 @@ def _revive(job: JobRow, payload: str | None) -> Steps[Job]:
     """Take back a finished job that this transaction has locked."""
     if job.state == JobState.SUCCEEDED:
         raise InvalidTransition(job.id, "succeeded; only dead and cancelled jobs can be retried")
-    if not (yield from revive_jobs([job], payload)):
-        raise InvalidTransition(job.id, "its key is in flight again, held by another job")
+    revived = yield from revive_jobs([job], payload)
+    if not revived.done:
+        problem = revived.refused.get(job.id, "its key is in flight again, held by another job")
+        raise InvalidTransition(job.id, problem)
     return (yield from _read(job.id))
 
 
@@ -314,7 +316,7 @@ def delete(id: str | UUID, *, cascade: bool = False, tenant: str | None = None) 
             if job.lease_expires_at is not None:
                 raise InvalidTransition(id, "is running; cancel it first, then delete it")
             if not cascade and (yield from waiting_for([job])):
-                problem = "other jobs wait for it; to delete it and cancel them, pass cascade=True"
+                problem = "other jobs wait for it; to delete it and cancel them, use cascade"
                 raise InvalidTransition(id, problem)
             yield Statement("delete_live" if live else "forget", {"ids": [id]})
             yield Statement("unlog", {"ids": [id]})

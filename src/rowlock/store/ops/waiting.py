@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 from rowlock.columns import JobRow
-from rowlock.errors import InvalidTransition
 from rowlock.job import JobState
 from rowlock.store.ops.finish import lock_jobs, removed
 from rowlock.store.steps import Batch, Ring, Row, Rows, Statement, Steps
 from rowlock.workflow_rules import Effect, Wants, effect_of
+
+# Its place in the rows of `lock_workflow`.
+_CANCELLED_AT: Final = 4
 
 
 def waiting_for(jobs: Sequence[JobRow]) -> Steps[dict[str, list[str]]]:
@@ -31,35 +34,54 @@ def forget_nodes(jobs: Sequence[JobRow]) -> Steps[None]:
         yield Statement("drop_edges", {"ids": sorted(job.id for job in nodes)})
 
 
-def revive_jobs(jobs: Sequence[JobRow], payload: str | None = None) -> Steps[set[str]]:
-    """Take back ended jobs that this transaction has locked, like new ones. Return their ids.
+class Revived(NamedTuple):
+    """The ids of jobs that were taken back, and why their workflows refuse that of others."""
 
-    Jobs whose key is in flight again are left out.
+    done: set[str]
+    refused: dict[str, str]
+
+
+def revive_jobs(jobs: Sequence[JobRow], payload: str | None = None) -> Steps[Revived]:
+    """Take back ended jobs that this transaction has locked, like new ones.
+
+    Jobs whose key is in flight again are left out, and those that a workflow refuses.
     """
     if not jobs:
-        return set()
+        return Revived(set(), {})
     workflows = sorted({job.workflow for job in jobs if job.workflow is not None})
-    if workflows:
-        yield from _reopen(workflows)
-    revived = yield Batch("revive", ("id", "payload"), [(job.id, payload) for job in jobs])
+    reasons = (yield from _reopen(workflows)) if workflows else {}
+    refused = {job.id: reasons[job.workflow] for job in jobs if job.workflow in reasons}
+    rows: list[Row] = [(job.id, payload) for job in jobs if job.id not in refused]
+    revived = (yield Batch("revive", ("id", "payload"), rows)) if rows else []
     done = {row[0] for row in revived}
     if not done:
-        return done
+        return Revived(done, refused)
     yield Statement("forget", {"ids": sorted(done)})
     nodes = sorted(job.id for job in jobs if job.workflow is not None and job.id in done)
     if nodes:
         yield from _wait_again(nodes)
     yield Ring(frozenset(row[1] for row in revived))
-    return done
+    return Revived(done, refused)
 
 
-def _reopen(workflows: Sequence[str]) -> Steps[None]:
-    """Have workflows be open again. The sweep that ends them waits for this."""
-    ids = {"ids": list(workflows)}
-    yield Statement("lock_workflow", ids)
-    for mine, other in (yield Statement("key_of_others", ids)):
-        raise InvalidTransition(mine, f"the key of its workflow is held by workflow {other}")
-    yield Statement("reopen_workflows", ids)
+def _reopen(workflows: Sequence[str]) -> Steps[dict[str, str]]:
+    """Have workflows be open again, and return why some can't be.
+
+    The sweep that ends them waits for this. A cancellation that was cut short must come to its end
+    first: a job of it may wait for one that was cancelled, and nobody would let it know.
+    """
+    locked = yield Statement("lock_workflow", {"ids": list(workflows)})
+    reasons: dict[str, str] = {}
+    if any(row[_CANCELLED_AT] is not None for row in locked):
+        cancelled = [row[0] for row in locked if row[_CANCELLED_AT] is not None]
+        for (id,) in (yield Statement("uncancelled", {"ids": cancelled})):
+            reasons[id] = f"its workflow {id} is being cancelled; retry it in a few seconds"
+    for mine, other in (yield Statement("key_of_others", {"ids": list(workflows)})):
+        reasons[mine] = f"the key of its workflow is held by workflow {other}"
+    free = [id for id in workflows if id not in reasons]
+    if free:
+        yield Statement("reopen_workflows", {"ids": free})
+    return reasons
 
 
 def _wait_again(ids: Sequence[str]) -> Steps[None]:

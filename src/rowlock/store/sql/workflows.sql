@@ -113,10 +113,20 @@ SET workflow = coalesce(workflow, :workflow), stack = coalesce(stack, :stack), w
 WHERE id = :id
 
 -- name: open_edges
--- Which jobs wait for these, and for what end, if they have not counted it. Uses edge_pkey.
+-- Which jobs wait for these, and for what end, if they have not counted it. The variant `beyond`
+-- leaves out those of one workflow. Uses edge_pkey, job_pkey and finished_pkey.
 SELECT edge.parent::text, edge.child::text, edge.wants
 FROM rowlock.edge AS edge
 WHERE edge.parent = ANY (:ids::uuid[]) AND NOT edge.is_met
+    {beyond? AND NOT EXISTS (
+        SELECT 1
+        FROM rowlock.job AS own
+        WHERE own.id = edge.child AND own.workflow = :workflow::uuid
+    ) AND NOT EXISTS (
+        SELECT 1
+        FROM rowlock.finished AS own
+        WHERE own.id = edge.child AND own.workflow = :workflow::uuid
+    )}
 
 -- name: mark_edges (postgres)
 -- The ends of jobs have counted for jobs that wait for them. Uses edge_pkey.
@@ -253,23 +263,27 @@ SET ended_at = NULL, cancelled_at = NULL
 WHERE id = ANY (:ids::uuid[])
 
 -- name: results
--- The results of the jobs that these waited for. Uses edge_child and finished_pkey.
+-- The results of the jobs that these waited for, or of some of them. Uses edge_child, edge_pkey and
+-- finished_pkey.
 SELECT edge.child::text, edge.parent::text, finished.state, finished.result
 FROM rowlock.edge AS edge JOIN rowlock.finished AS finished ON finished.id = edge.parent
-WHERE edge.child = ANY (:ids::uuid[])
+WHERE edge.child = ANY (:ids::uuid[]) {some? AND edge.parent = ANY (:parents::uuid[])}
 
 -- name: result_sizes (postgres)
--- How many bytes the results have that jobs get. Uses edge_child and finished_pkey.
+-- How many bytes the results have of the jobs that these waited for, or of some of them. Uses
+-- edge_child, edge_pkey and finished_pkey.
 SELECT edge.child::text, coalesce(sum(octet_length(finished.result)), 0)
 FROM rowlock.edge AS edge JOIN rowlock.finished AS finished ON finished.id = edge.parent
-WHERE edge.child = ANY (:ids::uuid[])
+WHERE edge.child = ANY (:ids::uuid[]) {some? AND edge.parent = ANY (:parents::uuid[])}
 GROUP BY edge.child
 
 -- name: result_sizes (sqlite)
--- How many bytes the results have that jobs get. Uses edge_child and the primary key.
+-- How many bytes the results have of the jobs that these waited for, or of some of them. Uses
+-- edge_child and the primary keys.
 SELECT edge.child, coalesce(sum(length(CAST(finished.result AS blob))), 0)
 FROM rowlock_edge AS edge JOIN rowlock_finished AS finished ON finished.id = edge.parent
 WHERE edge.child IN (SELECT value FROM json_each(:ids))
+    {some? AND edge.parent IN (SELECT value FROM json_each(:parents))}
 GROUP BY edge.child
 
 -- name: set_inputs (postgres)
@@ -476,27 +490,49 @@ WHERE job.workflow = :workflow::uuid
     AND NOT job.cancel_requested
 LIMIT :limit::bigint
 
+-- name: uncancelled
+-- Those of some workflows that have a live job whose cancellation was not requested. Uses
+-- job_workflow.
+SELECT asked.id::text
+FROM rowlock.workflow AS asked
+WHERE asked.id = ANY (:ids::uuid[]) AND EXISTS (
+    SELECT 1
+    FROM rowlock.job AS job
+    WHERE job.workflow = asked.id AND NOT job.cancel_requested
+)
+
 -- name: nodes_to_retry
--- Dead jobs of a workflow, and those that were cancelled because of others. Uses finished_workflow.
-SELECT finished.id::text
+-- A page of the dead jobs of a workflow, or of those that were cancelled because of others. Uses
+-- finished_workflow.
+SELECT finished.id::text, finished.stack
 FROM rowlock.finished AS finished
 WHERE finished.workflow = :workflow::uuid
-    AND (finished.state = 'dead' OR (finished.state = 'cancelled' AND finished.cause = 1))
+    AND finished.state = :state::text
+    AND (finished.state = 'dead' OR finished.cause = 1)
     AND finished.finished_at <= :until::bigint
+    AND (finished.stack, finished.id) > (:after_stack::bigint, :after_id::uuid)
+ORDER BY finished.stack, finished.id
 LIMIT :limit::bigint
 
 -- name: note_cancelled
 -- A workflow was cancelled: nothing is added to it any more. Uses workflow_pkey.
 UPDATE rowlock.workflow
-SET cancelled_at = {now}, deadline = NULL
+SET cancelled_at = coalesce(cancelled_at, {now}), deadline = NULL
 WHERE id = :workflow::uuid
 
 -- name: open_workflows
--- Open workflows after this one: whether they have a live job, and whether their deadline has
--- passed. Uses workflow_open and job_workflow.
+-- Open workflows after this one: whether they have a live job, and whether they must be cancelled:
+-- their deadline has passed, or their cancellation was cut short. Uses workflow_open and
+-- job_workflow.
 SELECT workflow.id::text, EXISTS (
     SELECT 1 FROM rowlock.job AS job WHERE job.workflow = workflow.id
-), coalesce(workflow.deadline <= (SELECT {now}), false)
+), coalesce(workflow.deadline <= (SELECT {now}), false) OR (
+    workflow.cancelled_at IS NOT NULL AND EXISTS (
+        SELECT 1
+        FROM rowlock.job AS job
+        WHERE job.workflow = workflow.id AND NOT job.cancel_requested
+    )
+)
 FROM rowlock.workflow AS workflow
 WHERE workflow.ended_at IS NULL AND workflow.id > :after::uuid
 ORDER BY workflow.id

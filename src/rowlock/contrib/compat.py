@@ -6,7 +6,7 @@ import ast
 import builtins
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
 from types import GenericAlias, MappingProxyType
@@ -92,6 +92,12 @@ def _key_of(message: str) -> object:
         return message
 
 
+def arguments_of(message: str) -> tuple[Any, ...]:
+    """Return the arguments of an exception by its text, which is a tuple if there are several."""
+    found = _key_of(message) if message.startswith("(") else message
+    return found if isinstance(found, tuple) and len(found) > 1 else (message,)
+
+
 class CallShape:
     """How a call of a function becomes a payload with names, and the payload a call again.
 
@@ -154,9 +160,10 @@ class CallShape:
             return args[:places], {**kwargs, _FIRST: rest[0], self._rest: rest[1:]}
         return args[:places], {**kwargs, self._rest: rest}
 
-    def takes(self, number: int) -> bool:
-        """Return whether it takes as many arguments by position."""
-        return self._rest is not None or len(self._places) >= number
+    def takes(self, number: int, args: Sequence[Any] = (), kwargs: Iterable[str] = ()) -> bool:
+        """Return whether it takes as many arguments by position, besides these."""
+        free = len([name for name in self._places if name not in kwargs]) - len(args)
+        return self._rest is not None or free >= number
 
     def call(
         self, arguments: Mapping[str, Any], *, given: int = 0

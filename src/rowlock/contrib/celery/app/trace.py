@@ -22,11 +22,20 @@ from rowlock.contrib.celery.exceptions import (
     ExceptionInfo,
     Ignore,
     Reject,
+    Replaced,
     Retry,
     SoftTimeLimitExceeded,
 )
 from rowlock.contrib.celery.local import runs
-from rowlock.contrib.celery.result import AsyncResult, EagerResult, call_of
+from rowlock.contrib.celery.result import (
+    AsyncResult,
+    EagerResult,
+    ResultSet,
+    call_of,
+    replaced_mark,
+    resolved,
+)
+from rowlock.contrib.celery.stamps import STAMPED
 from rowlock.contrib.compat import is_over, permanent
 from rowlock.interrupts import call_within
 
@@ -56,6 +65,8 @@ def run_job(task: Task, context: Context, arguments: Mapping[str, Any]) -> Any:
             raise permanent(overdue)
         try:
             result = trace(task, request)
+        except Replaced as replaced:
+            return replaced.mark
         except Ignore as ignored:
             raise Cancel(f"{IGNORED}: {ignored}") from None
         except Reject as rejected:
@@ -67,8 +78,19 @@ def run_job(task: Task, context: Context, arguments: Mapping[str, Any]) -> Any:
         except Exception as error:  # noqa: BLE001  # raised on below, without this one as its context
             failed = error
         else:
-            return None if request.ignore_result else result
+            return _stored(request, None if request.ignore_result else result)
     raise permanent(failed)
+
+
+def _stored(request: Request, result: Any) -> Any:
+    """Return what a job keeps of the value of its run."""
+    if isinstance(result, AsyncResult | ResultSet):
+        result = result.as_tuple()
+    return (
+        replaced_mark(value=result, more=request.chord_additions)
+        if request.chord_additions
+        else result
+    )
 
 
 def run_eagerly(task: Task, request: Request, *, throw: bool) -> EagerResult:
@@ -209,7 +231,10 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
     """Return what `self.request` says of a job's run."""
     job = context.job
     own = call_of(job)
+    if own.get("gets"):
+        arguments = {name: resolved(task.app, job, each) for name, each in arguments.items()}
     args, kwargs = task.shape.call(arguments, given=own.get("args", 0))
+    headers = own.get("headers", {})
     if own.get("failed"):
         # An errback: what ended the other job takes the place of three arguments.
         args = (*_failure_of(task.app, str(own["failed"])), *args[3:])
@@ -222,7 +247,16 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
         kwargs=kwargs,
         called_directly=False,
         context=context,
-        headers=own.get("headers", {}),
+        headers=headers,
+        stamps=headers.get("stamps", {}),
+        stamped_headers=headers.get(STAMPED, ()),
+        canvas_root=own.get("root"),
+        parent_id=own.get("parent"),
+        group=own.get("group"),
+        # The body of a chord knows it from the header, by what it gets.
+        chord=bool(own.get("group")) or None,
+        replaced_task_nesting=own.get("nesting", 0),
+        eta=own.get("eta"),
         delivery_info={
             "exchange": "",
             "routing_key": job.queue,

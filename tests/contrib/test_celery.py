@@ -168,6 +168,83 @@ def test_nothing_of_a_canvas_is_written_if_a_part_of_it_is_wrong(app: Celery):
     assert list(app.list()) == []
 
 
+def test_an_id_of_a_canvas_is_of_one_job(app: Celery):
+    """A frozen canvas starts once, and a task id is used once in it."""
+    note = make_task(app)
+    steps = note.s(1) | note.s()
+    known = steps.freeze()
+    started = steps.delay()
+    with pytest.raises(rowlock.OptionInvalid, match=f"{known.parent.id} belongs to another job"):
+        steps.delay()
+    twice = note.si(1).set(task_id=str(UUID(int=7)))
+    with pytest.raises(rowlock.OptionInvalid, match="used twice"):
+        shim.group(twice, twice).delay()
+
+    app.drain()
+    assert (started.id, known.get(), len(list(app.list()))) == (known.id, 1, 2)
+
+
+def test_a_task_adds_to_its_chord(app: Celery):
+    """The body gets the results of what was added, too; outside of a chord it is an error."""
+
+    @app.task(bind=True)
+    def spread(self: Any, n: int) -> int:
+        self.add_to_chord(note.s(n + 1))
+        self.add_to_chord(shim.group(note.s(n + 2), note.s(n + 3)))
+        return n
+
+    @app.task
+    def last(numbers: list[Any]) -> list[Any]:
+        return numbers
+
+    note = make_task(app)
+    result = (shim.group([spread.s(1), note.s(10)]) | last.s()).delay()
+    alone = spread.delay(1)
+    app.drain()
+
+    assert result.get() == [1, 2, [3, 4], 10]
+    with pytest.raises(ValueError, match="not member of any chord"):
+        alone.get()
+
+
+def test_a_task_that_is_replaced_passes_a_typed_value_on(app: Celery):
+    """It is checked against the annotation of the next one."""
+
+    @app.task(bind=True)
+    def becomes(self: Any, x: Any) -> Any:
+        return self.replace(same.s(x))
+
+    @app.task
+    def same(x: Any) -> Any:
+        return x
+
+    @app.task
+    def later(when: datetime) -> str:
+        return when.date().isoformat()
+
+    good, bad = [(becomes.s(x) | later.s()).delay() for x in ("2026-01-02T03:04:05Z", 5)]
+    app.drain()
+
+    assert good.get() == "2026-01-02"
+    with pytest.raises(rowlock.PayloadInvalid):
+        bad.get()
+
+
+def test_a_result_reads_no_job_of_another_workflow(app: Celery):
+    """Whoever returns what the result of a replaced task looks like gets it back as it is."""
+    secret = make_task(app, name="secret").delay(42)
+    forged = {"celery.replaced": {"by": secret.id, "value": None, "more": []}}
+
+    @app.task
+    def same(x: Any) -> Any:
+        return x
+
+    result = (same.s(forged) | same.s()).delay()
+    app.drain()
+
+    assert result.parent.result == result.get() == forged
+
+
 def test_a_group_is_revoked_as_one(app: Celery):
     """Only those that have not ended."""
     note = make_task(app)

@@ -42,7 +42,37 @@ CHANGES = (
 )
 CONFIGURATION = "[pytest]\npython_classes = test_*\n"
 
-DIFFERENCES: dict[str, str] = {}
+AGAIN = "it starts a canvas again with the same ids: here an id is of one job"
+GENERATOR = (
+    "it expects jobs to run before the generator of a header has ended: all is written at once"
+)
+BACKEND = "it is about the internals of Celery's result backends"
+SAVED = "it saves a group by its id: here the ids of its results are to be kept"
+BROKER = "it publishes messages to a broker"
+RAW = "it uses a class of Celery's that does not fold its steps"
+CALLBACKS = "it reads callbacks from a message: here they are jobs of the workflow"
+ERRBACK = "test_chord::test_mutable_errback_called_by_chord_from"
+DIFFERENCES: dict[str, str] = {
+    **{f"test_chord::test_generator[{size}]": GENERATOR for size in range(3, 10)},
+    **{
+        f"{ERRBACK}_{place}[errback_{style}_style]": AGAIN
+        for place in ("chain", "chain_tail", "group")
+        for style in ("old", "new")
+    },
+    "test_chord::test_reapplying_frozen_chord_dispatches_body_again": AGAIN,
+    "test_result_set::test_join_native_timeout_zero_gives_up_on_pending_results": BACKEND,
+    "test_result_set::test_join_native_timeout_zero_returns_results_that_are_ready": BACKEND,
+    "test_chord::test_simple_chord_with_a_delay_in_group_save": BACKEND,
+    "test_chord::test_redis_subscribed_channels_leak": BACKEND,
+    "test_chord::test_chord_on_error": BACKEND,
+    "test_group::test_empty_group_result": SAVED,
+    "test_chain::test_chord_header_id_duplicated_on_rabbitmq_msg_duplication[redis-group-ids]": (
+        BROKER
+    ),
+    "test_chain::test_chain_forwards_args_past_leading_empty_steps": RAW,
+    "test_stamping_mechanism::test_linking_stamped_sig": CALLBACKS,
+    "test_stamping_mechanism::test_err_linking_stamped_sig": CALLBACKS,
+}
 
 
 def main() -> None:

@@ -144,6 +144,9 @@ class chain(_Composed):  # noqa: N801  # Celery's name for it
     def __init__(self, *tasks: Any, app: Celery | None = None, **options: Any) -> None:
         several = tasks if len(tasks) == 1 and isinstance(tasks[0], group) else _several(tasks)
         steps = [step for each in several for step in _steps(signature(each))]
+        if len(steps) > 1:
+            # As in Celery, a group of one among others is that one.
+            steps = [_lone(step) for step in steps]
         # As in Celery, a group of none changes nothing after another step.
         kept = [step for step in steps if not isinstance(step, group) or step.tasks]
         super().__init__(kept if steps[:1] == kept[:1] else [steps[0], *kept], app, options)
@@ -454,6 +457,10 @@ def _several(tasks: Sequence[Any]) -> Iterable[Any]:
     return only
 
 
+def _lone(step: Signature) -> Signature:
+    return step.tasks[0] if isinstance(step, group) and len(step.tasks) == 1 else step
+
+
 def _first_of(result: Any) -> Any:
     """Return the result of the first step that leads to this one."""
     while result.parent is not None:
@@ -497,8 +504,7 @@ def followed(first: Signature, then: Signature) -> Signature:
         return first
     if isinstance(first, group):
         return chord(first, then, app=first._app)
-    if isinstance(then, group) and len(then.tasks) == 1:
-        then = then.tasks[0]
+    then = _lone(then)
     steps = _steps(first)
     last = steps[-1] if steps else None
     if isinstance(last, chord) and not isinstance(then, chord):

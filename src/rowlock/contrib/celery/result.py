@@ -60,7 +60,7 @@ CALL: Final = "celery"
 _PARENT: Final = re.compile(r"job (\S+), for which it waited")
 _PATH_MAX: Final = 1_000
 # The key of a result that names other jobs instead of being a value.
-_REPLACED: Final = "celery.replaced"
+REPLACED: Final = "celery.replaced"
 
 
 class ReportedState:
@@ -441,7 +441,13 @@ class ResultSet:
         found: list[Any] = []
         for each in self.results:
             left = None if until is None else max(0.0, until - time.monotonic())
-            value = each.get(left, propagate=propagate, **other)
+            try:
+                value = each.get(left, propagate=propagate, **other)
+            except Exception:
+                # As in Celery, the error of the first step that has one.
+                for before in reversed(list(_parents(self))):
+                    before.maybe_throw()
+                raise
             if callback is None:
                 found.append(value)
             else:
@@ -559,13 +565,13 @@ def _parents(result: Any) -> Iterator[Any]:
 
 def replaced_mark(by: str | None = None, value: Any = None, more: Sequence[str] = ()) -> Any:
     """Return the result of a job that names the job in its place, or more jobs of its chord."""
-    return {_REPLACED: {"by": by, "value": value, "more": list(more)}}
+    return {REPLACED: {"by": by, "value": value, "more": list(more)}}
 
 
 def _mark_of(result: Any) -> Mapping[str, Any] | None:
-    if not isinstance(result, Mapping) or result.keys() != {_REPLACED}:
+    if not isinstance(result, Mapping) or result.keys() != {REPLACED}:
         return None
-    mark = result[_REPLACED]
+    mark = result[REPLACED]
     return mark if isinstance(mark, Mapping) else None
 
 

@@ -37,7 +37,7 @@ from rowlock.contrib.celery.app.task import (
     limit_of,
     task_of,
 )
-from rowlock.contrib.celery.app.trace import run_job
+from rowlock.contrib.celery.app.trace import CanvasSchema, run_job
 from rowlock.contrib.celery.exceptions import NotRegistered
 from rowlock.contrib.celery.local import add_app, known_apps, the_task
 from rowlock.contrib.celery.result import AsyncResult, GroupResult, ResultSet
@@ -219,7 +219,7 @@ class Celery(App):
             executor=cast("Executor", task.executor),
         )
         made: RowlockTask[..., Any] = decorate(handler)
-        loosen(made)
+        loosen(made, CanvasSchema)
         self.tasks[made.name] = task
         self._apply_limits(task, made)
         return made

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, assert_never
 from rowlock.contrib.celery.canvas import chain, chord, chunks, failing_steps, group
 from rowlock.contrib.celery.local import runs
 from rowlock.contrib.celery.result import (
+    REPLACED,
     AsyncResult,
     EagerResult,
     GroupResult,
@@ -40,7 +41,6 @@ if TYPE_CHECKING:
     from rowlock.contrib.celery.app.task import Request, Task
 
 COLLECT: Final = "celery.collect"
-REPLACED: Final = "celery.replaced"
 # Options of a canvas that are not those of each of its tasks.
 _OF_THE_WHOLE: Final = (*LINKS, "task_id")
 _OF_THE_START: Final = ("countdown", "eta")
@@ -293,9 +293,13 @@ class Composer:
         Errors are no JSON: the run reads them from the job that failed.
         """
         own = {"root": failed, "parent": failed}
-        if takes_error(errback):
-            return {"args": (failed, "", ""), "own": {**own, "failed": failed}}
-        return {"args": (failed,), "own": own}
+        if isinstance(errback, chain | group | chord | chunks):
+            return {"args": (failed,), "own": own}
+        # As in Celery, one that can't be called so harms nobody until something fails.
+        room = min(errback.type.shape.room(errback.args, errback.kwargs), 3)
+        if not takes_error(errback):
+            return {"args": (failed,)[:room], "own": own}
+        return {"args": (failed, "", "")[:room], "own": {**own, "failed": failed, "room": room}}
 
 
 def _add_child(before: AsyncResult | GroupResult | None, result: Any) -> None:
@@ -364,7 +368,7 @@ def takes_error(errback: Signature) -> bool:
     if isinstance(errback, chain | group | chord | chunks) or errback.immutable:
         return False
     task = errback.type
-    return "bind" not in task.__dict__ and task.shape.takes(2, errback.args, errback.kwargs)
+    return "bind" not in task.__dict__ and task.shape.room(errback.args, errback.kwargs) > 1
 
 
 def _reference(node: Node[Any]) -> Reference:

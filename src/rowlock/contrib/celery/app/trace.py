@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from rowlock import codec
 from rowlock.context import Cancel, Context, Fail, Release, Throttled, TimedOut
 from rowlock.contrib.celery import fixups, signals, states
 from rowlock.contrib.celery.app.task import Request, Task
@@ -28,6 +30,7 @@ from rowlock.contrib.celery.exceptions import (
 )
 from rowlock.contrib.celery.local import runs
 from rowlock.contrib.celery.result import (
+    REPLACED,
     AsyncResult,
     EagerResult,
     ResultSet,
@@ -36,7 +39,8 @@ from rowlock.contrib.celery.result import (
     resolved,
 )
 from rowlock.contrib.celery.stamps import STAMPED
-from rowlock.contrib.compat import is_over, permanent
+from rowlock.contrib.compat import LooseSchema, is_over, permanent
+from rowlock.errors import PayloadInvalid
 from rowlock.interrupts import call_within
 
 if TYPE_CHECKING:
@@ -48,6 +52,8 @@ logger: logging.Logger = logging.getLogger("rowlock.contrib.celery")
 # The keys in a job's `meta`.
 EXPIRES: Final = "expires_at"
 IGNORED: Final = "ignored"
+# The argument of a run whose payload is not decoded yet.
+_UNTYPED: Final = "rowlock_untyped"
 
 _NO_HOOKS: Final = (states.IGNORED, states.REJECTED, states.REVOKED)
 
@@ -231,13 +237,14 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
     """Return what `self.request` says of a job's run."""
     job = context.job
     own = call_of(job)
-    if own.get("gets"):
-        arguments = {name: resolved(task.app, job, each) for name, each in arguments.items()}
+    if _UNTYPED in arguments:
+        arguments = _typed(task, job, arguments[_UNTYPED])
     args, kwargs = task.shape.call(arguments, given=own.get("args", 0))
     headers = own.get("headers", {})
     if own.get("failed"):
         # An errback: what ended the other job takes the place of three arguments.
-        args = (*_failure_of(task.app, str(own["failed"])), *args[3:])
+        room = own.get("room", 3)
+        args = (*_failure_of(task.app, str(own["failed"]))[:room], *args[room:])
     soft = own.get("soft", task.app.soft_limit_of(task))
     return Request(
         id=job.id,
@@ -268,6 +275,33 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
         timelimit=(job.timeout, soft),
         ignore_result=own.get("ignore_result", task.app.ignores_result_of(task)),
     )
+
+
+class CanvasSchema(LooseSchema):
+    """Leaves a payload as it is if a result in it names other jobs, which the run reads first."""
+
+    def arguments(self, payload_text: str) -> dict[str, Any]:
+        """As of all tasks, or the text itself."""
+        if f'"{REPLACED}"' in payload_text:
+            return {_UNTYPED: payload_text}
+        return self.typed(payload_text)
+
+    def typed(self, payload_text: str) -> dict[str, Any]:
+        """As `arguments` of all tasks."""
+        return super().arguments(payload_text)
+
+
+def _typed(task: Task, job: Job, payload_text: str) -> dict[str, Any]:
+    """Return the arguments of a payload, with the values of the jobs that it names."""
+    fields = codec.decode(payload_text)
+    if call_of(job).get("gets"):
+        fields = {name: resolved(task.app, job, each) for name, each in fields.items()}
+    schema = task.bound.schema
+    assert isinstance(schema, CanvasSchema)
+    try:
+        return schema.typed(json.dumps(fields))
+    except PayloadInvalid as error:
+        raise permanent(error) from None
 
 
 def _failure_of(app: Celery, id: str) -> tuple[Request, Any, str | None]:

@@ -139,7 +139,7 @@ class _Composed(Signature):
 class chain(_Composed):  # noqa: N801  # Celery's name for it
     """Signatures that run one after the other. Each gets the result of the one before."""
 
-    kind = "chain"
+    kind: ClassVar[str | None] = "chain"
 
     def __init__(self, *tasks: Any, app: Celery | None = None, **options: Any) -> None:
         several = tasks if len(tasks) == 1 and isinstance(tasks[0], group) else _several(tasks)
@@ -197,7 +197,7 @@ class chain(_Composed):  # noqa: N801  # Celery's name for it
 class group(_Composed):  # noqa: N801  # Celery's name for it
     """Signatures that run side by side."""
 
-    kind = "group"
+    kind: ClassVar[str | None] = "group"
 
     def __init__(self, *tasks: Any, app: Celery | None = None, **options: Any) -> None:
         super().__init__(_several(tasks), app, options)
@@ -255,8 +255,8 @@ class group(_Composed):  # noqa: N801  # Celery's name for it
 class chord(_Composed):  # noqa: N801  # Celery's name for it
     """Signatures that run side by side, and one that runs after all, with their results."""
 
-    kind = "chord"
-    _parts = "header"
+    kind: ClassVar[str | None] = "chord"
+    _parts: ClassVar[str] = "header"
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ class chord(_Composed):  # noqa: N801  # Celery's name for it
 class xmap(Signature):  # noqa: N801  # Celery's name for it
     """One job that calls a task with each of several values, and returns a list."""
 
-    kind = "xmap"
+    kind: ClassVar[str | None] = "xmap"
     runs: ClassVar[str] = "celery.map"
 
     def __init__(
@@ -390,14 +390,14 @@ class xmap(Signature):  # noqa: N801  # Celery's name for it
 class xstarmap(xmap):  # noqa: N801  # Celery's name for it
     """One job that calls a task with each of several lists of arguments, and returns a list."""
 
-    kind = "xstarmap"
-    runs = "celery.starmap"
+    kind: ClassVar[str | None] = "xstarmap"
+    runs: ClassVar[str] = "celery.starmap"
 
 
 class chunks(Signature):  # noqa: N801  # Celery's name for it
     """Many calls of a task, `n` of them in each job."""
 
-    kind = "chunks"
+    kind: ClassVar[str | None] = "chunks"
 
     def __init__(
         self,

@@ -31,7 +31,7 @@ install = { command -v uv >/dev/null 2>&1 && uv pip install --quiet --python $(1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up install test browser django6 django-suite check format fuzz simulate chaos mutants bench dashboard types reference \
+.PHONY: help up install test browser django6 django-suite celery-suite check format fuzz simulate chaos mutants bench dashboard types reference \
 	docs lint-deploy package requirements changelog clean crashes soak matrix every
 
 help: ## Show this list
@@ -78,6 +78,10 @@ django-suite: $(VENV)/dev.stamp $(if $(PYTHON_DJANGO6),$(DJANGO6_VENV)/django6.s
 ifneq ($(PYTHON_DJANGO6),)
 	$(DJANGO6_VENV)/bin/python -m tests.contrib.upstream
 endif
+
+# Outside of CI: it downloads Celery's source package, and takes a quarter of an hour.
+celery-suite: $(VENV)/dev.stamp ## Run Celery's own tests of canvases against the shim
+	$(BIN)/python -m tests.contrib.upstream.canvas
 
 # --verifytypes asks the first python in PATH where the package is, whatever it is told otherwise.
 check: $(VENV)/dev.stamp ## Lint, format and types

@@ -355,15 +355,17 @@ def job_of(row: JobRow, *, now: int, created: bool = False) -> Job:
     )
 
 
-def expired_at(row: JobRow) -> int | None:
-    """Return when a claimed job expired, in microseconds. None if it may run."""
+def expiry_of(row: JobRow) -> str | None:
+    """Return why a claimed job must not run any more, because it has expired. None if it may."""
     policy = decode_policy(row.policy)
     assert row.started_at is not None
     ends = [] if policy.expires_at is None else [policy.expires_at]
     if policy.expires is not None:
         ends.append(row.created_at + policy.expires)
     end = min(ends, default=None)
-    return None if end is None or row.started_at < end else end
+    if end is None or row.started_at < end:
+        return None
+    return f"it expired at {from_us(end):%Y-%m-%d %H:%M:%S} UTC, before this run"
 
 
 def timeout_of(row: JobRow) -> float | None:

@@ -179,6 +179,9 @@ Find = Callable[[str], KnownTask | None]
 class Plan:
     """Jobs that wait for each other, being put together."""
 
+    # Whether a job may bring an id. Only shims set this, and check that nobody has it.
+    keeps_ids: bool = False
+
     def __init__(self, find: Find, draft: Draft, *, what: str) -> None:
         self._find = find
         self._draft = draft
@@ -228,7 +231,7 @@ class Plan:
 
     def _added(self, added: TypedJob[R], parents: list[str], wants: Wants) -> Node[R]:
         draft, place, job = self._draft, len(self._draft.nodes), _new_job(added)
-        _check_options(job)
+        _check_options(job, keeps_ids=self.keeps_ids)
         if place >= config.WORKFLOW_JOBS_MAX:
             most = config.WORKFLOW_JOBS_MAX
             raise OptionInvalid("job", f"{self._what} can have {most:,} jobs at most")
@@ -240,7 +243,9 @@ class Plan:
         job = _of_tenant(job, draft.tenant, None if task is None else task.settings.limit)
         inputs = self._inputs_of(job, parents, wants)
         node = NodePlace(draft.id, pending=len(parents), inputs=inputs)
-        id = str(uuid.UUID(int=self._first + place))
+        id = job.id if job.is_resend else str(uuid.UUID(int=self._first + place))
+        if id in self._places:
+            raise OptionInvalid("id", f"{id} is used twice in {self._what}")
         if wants is Wants.DEATH and not parents:
             # None of no jobs can die.
             node = node._replace(pending=1)
@@ -361,10 +366,10 @@ def _of_tenant(job: NewJob, tenant: str | None, limit: Limit | None) -> NewJob:
     return made._replace(limit=limit.place_at(tenant or ""))
 
 
-def _check_options(job: NewJob) -> None:
+def _check_options(job: NewJob, *, keeps_ids: bool) -> None:
     if job.replaces:
         raise OptionInvalid("if_held", "must not be 'replace' in a workflow, nor quiet be given")
-    if job.is_resend:
+    if job.is_resend and not keeps_ids:
         raise OptionInvalid("id", "is given by the workflow; leave it out")
 
 

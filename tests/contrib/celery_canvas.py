@@ -29,18 +29,22 @@ if IS_SHIM:
         states,
         subtask,
     )
-    from rowlock.contrib.celery.canvas import chunks, xmap, xstarmap
+    from rowlock.contrib.celery.canvas import StampingVisitor, chunks, xmap, xstarmap
+    from rowlock.contrib.celery.signals import after_task_publish, before_task_publish
 
     app = Celery("script", broker=sys.argv[2])
 else:
     from celery import Celery, chain, chord, group, maybe_signature, signature, states, subtask
-    from celery.canvas import chunks, xmap, xstarmap
+    from celery.canvas import StampingVisitor, chunks, xmap, xstarmap
+    from celery.signals import after_task_publish, before_task_publish
 
     app = Celery("script", broker="memory://", backend="cache+memory://")
     app.conf.update(worker_enable_remote_control=False, broker_connection_retry_on_startup=False)
     app.conf.broker_transport_options = {"polling_interval": 0.02}
 
 said: list[Any] = []
+# Of a chord with a failure in its header.
+KINDS = ("ChordError", "ValueError", "OutOfStock")
 
 
 @app.task
@@ -104,6 +108,55 @@ def where(self, x):
     return [self.request.delivery_info["routing_key"], x]
 
 
+class OutOfStock(Exception):
+    pass
+
+
+@app.task
+def orders(*what):
+    raise OutOfStock(*what)
+
+
+@app.task(bind=True)
+def becomes(self, x):
+    raise self.replace(add.s(x, 10))
+
+
+@app.task(bind=True)
+def becomes_steps(self, x):
+    return self.replace(chain(becomes.s(x), mul.s(2)))
+
+
+@app.task(bind=True)
+def becomes_many(self, numbers):
+    raise self.replace(group(add.s(n, 1) for n in numbers))
+
+
+@app.task(bind=True)
+def becomes_wrong(self, x=0):
+    raise self.replace(chain(fails.si(x), add.s(1)))
+
+
+@app.task
+def starts(given, number):
+    return signature(given)(number)
+
+
+@app.task(bind=True)
+def ids(self, _=None):
+    return [self.request.id, self.request.root_id, self.request.parent_id]
+
+
+@app.task(bind=True)
+def stamps_of(self, _=None):
+    return [sorted(self.request.stamped_headers or ()), self.request.stamps]
+
+
+class ByName(StampingVisitor):
+    def on_signature(self, sig, **headers):
+        return {"label": sig.name}
+
+
 def clean(text: str) -> str:
     # Only some of Celery's backends name the job.
     return re.sub(r"Dependency [0-9a-f-]{36} raised ", "", text)
@@ -129,7 +182,7 @@ def spoilt(name: str, result: Any, error: str) -> None:
     try:
         got: Any = result.get(interval=0.02, timeout=60)
     except Exception as raised:  # noqa: BLE001  # printed
-        got = [type(raised).__name__ in ("ChordError", "ValueError"), error in str(raised)]
+        got = [type(raised).__name__ in KINDS, error in str(raised)]
     show(name, got)
 
 
@@ -162,6 +215,7 @@ def chains() -> None:
     case("rest", (add.s(1) | rest.s(7, 8, named=4)).delay())
     case("chains in a chain", chain(chain(add.s(1, 1), add.s(1)), chain(add.s(1), add.s(1)))())
     case("of one", chain(add.s(1, 1))())
+    case("after a group of one", chain(group(add.s(1, 1)), add.s(2))())
     case("of one group", chain(group(add.s(1, 1), add.s(2, 2)))())
     case("with groups of none", chain(group(add.s(1, 1), add.s(2, 2)), group(), group())())
     case("unkept", (unkept.s(1) | add.s(1)).delay())
@@ -244,6 +298,7 @@ def links() -> None:
     case("linked", linked.delay())
     heard("linked", 1)
     case("link_error, not needed", add.apply_async((1, 1), link_error=old_errback.s()))
+    case("with no use for it", add.apply_async((1, 1), link_error=same.s("own")))
     case("link_error", fails.apply_async((1,), link_error=old_errback.s()))
     heard("link_error", 1)
     case("new", fails.apply_async((2,), link_error=[new_errback.s(), new_errback.s("more")]))
@@ -286,6 +341,87 @@ def signatures() -> None:
     show("states", states.SUCCESS in states.READY_STATES)
 
 
+def replacements() -> None:
+    case("replaced", becomes.delay(1))
+    case("in a chain", (add.s(1, 1) | becomes.s() | mul.s(2)).delay())
+    case("by a chain", (becomes_steps.s(1) | mul.s(2)).delay())
+    case("by a group", (becomes_many.s([1, 2]) | total.s()).delay())
+    case("in a group", group(becomes.s(1), add.s(1, 1)).delay())
+    case("in a header", chord([becomes.s(1), becomes_steps.s(2)], total.s()).delay())
+    wrong = becomes_wrong.s(7).on_error(quiet_errback.si()) | add.s(1)
+    case("by a failure", wrong.delay())
+    heard("by a failure", 1)
+    case("at once", becomes.apply((1,)))
+
+
+def frozen() -> None:
+    one = add.s(1, 1)
+    known = one.freeze()
+    show("its id", one.delay().id == known.id, known.get(timeout=60))
+    steps = add.s(1, 1) | add.s(2) | ids.s()
+    known = steps.freeze()
+    last = steps.delay()
+    got = last.get(timeout=60)
+    show("a chain", last.id == known.id, last.parent.id == known.parent.id)
+    show("ids", got == [last.id, last.parent.parent.id, last.parent.id])
+    both = chord([ids.si(), ids.si()], same.s())
+    known = both.freeze()
+    show("a chord", both.delay().id == known.id, len(known.parent))
+    show("roots", [each[2] for each in known.get(timeout=60)])
+
+
+def stored() -> None:
+    steps = add.s(1) | group(add.s(1), mul.s(2)) | total.s()
+    steps.link(say.s("stored"))
+    again = signature(json.loads(json.dumps(steps)))
+    show("equal", type(again).__name__ == type(steps).__name__, again.clone().id)
+    case("again", again.delay(1))
+    heard("again", 1)
+    case("as an argument", starts.delay(add.s(5), 1))
+    case("as a result", (same.s(mul.s(3)) | starts.s(4)).delay())
+
+
+def stamped() -> None:
+    one = stamps_of.s()
+    one.stamp(day="monday")
+    case("a header", one.delay())
+    steps = stamps_of.s() | group(stamps_of.s(), stamps_of.si())
+    steps.stamp(ByName())
+    case("by a visitor", steps.delay())
+
+
+def errors() -> None:
+    for name, what in (("none", ()), ("one", ("tea",)), ("two", ("tea", 2))):
+        try:
+            orders.delay(*what).get(timeout=60)
+        except OutOfStock as error:
+            show(name, list(error.args), repr(error))
+    spoilt("of a header", chord([orders.s("tea"), add.s(1, 1)], total.s()).delay(), "tea")
+    before = group(orders.s("tea"), add.s(1, 1)) | group(total.s(), total.s())
+    spoilt("before a group", before.delay(), "tea")
+
+
+def published() -> None:
+    def before(sender=None, headers=None, **_):
+        heard_of.append(["before", sender, "id" in headers])
+
+    def after(sender=None, headers=None, **_):
+        heard_of.append(["after", sender, "id" in headers])
+
+    heard_of: list[Any] = []
+    before_task_publish.connect(before)
+    after_task_publish.connect(after)
+    case("a chain", (add.s(1, 1) | mul.s(2)).delay())
+    # Celery's worker publishes the second, and its last signal may come later.
+    for _ in range(1500):
+        if len(heard_of) == 4:
+            break
+        time.sleep(0.02)
+    before_task_publish.disconnect(before)
+    after_task_publish.disconnect(after)
+    show("published", *sorted(heard_of))
+
+
 def eager() -> None:
     app.conf.task_always_eager = True
     case("eager", (add.s(1, 1) | mul.s(5)).delay())
@@ -301,7 +437,8 @@ def eager() -> None:
 
 
 def cases() -> None:
-    for part in (chains, groups, chords, maps, links, signatures, eager):
+    parts = (chains, groups, chords, maps, links, signatures)
+    for part in (*parts, replacements, frozen, stored, stamped, errors, published, eager):
         show(part.__name__)
         part()
 

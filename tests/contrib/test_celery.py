@@ -97,17 +97,15 @@ def make_task(app: Celery, **options: Any) -> Any:
         (lambda app: make_task(app, backend="redis://"), "stored with their jobs"),
         (lambda app: make_task(app, routing_key="x"), "name a queue"),
         (lambda app: make_task(app, unheard_of=3), "leave it out"),
-        (lambda app: make_task(app).replace(None), "step of a chain"),
         (lambda app: make_task(app).apply_async(link="x"), "import its module"),
         (lambda app: make_task(app).apply_async(chain=["x"]), "write chain"),
         (lambda app: make_task(app).apply_async(serializer="pickle"), "JSON"),
         (lambda app: make_task(app).apply_async(routing_key="x"), "name a queue"),
         (lambda app: make_task(app).apply_async(unheard_of=3), "headers"),
-        (lambda app: make_task(app).s(1).stamp(a=1), "headers"),
         (lambda app: shim.chain(make_task(app).s(), shim.signature("a"))(), "send_task"),
-        (lambda app: shim.group([make_task(app).s().set(task_id="a")])(), "leave it out"),
         (lambda app: shim.chord([make_task(app).s()])(), "without a body"),
-        (lambda app: shim.signature({"task": "a", "subtask_type": "group"}), "compose it"),
+        (lambda app: shim.signature({"subtask_type": "group"}), "as JSON"),
+        (lambda app: shim.chain().freeze(), "add a task"),
         (lambda app: GroupResult("a").save(), "keep the ids"),
         (lambda app: GroupResult.restore("a"), "keep the ids"),
         (lambda app: GroupResult("a").then(print), r"group \| task"),
@@ -168,6 +166,83 @@ def test_nothing_of_a_canvas_is_written_if_a_part_of_it_is_wrong(app: Celery):
         steps.delay()
 
     assert list(app.list()) == []
+
+
+def test_an_id_of_a_canvas_is_of_one_job(app: Celery):
+    """A frozen canvas starts once, and a task id is used once in it."""
+    note = make_task(app)
+    steps = note.s(1) | note.s()
+    known = steps.freeze()
+    started = steps.delay()
+    with pytest.raises(rowlock.OptionInvalid, match=f"{known.parent.id} belongs to another job"):
+        steps.delay()
+    twice = note.si(1).set(task_id=str(UUID(int=7)))
+    with pytest.raises(rowlock.OptionInvalid, match="used twice"):
+        shim.group(twice, twice).delay()
+
+    app.drain()
+    assert (started.id, known.get(), len(list(app.list()))) == (known.id, 1, 2)
+
+
+def test_a_task_adds_to_its_chord(app: Celery):
+    """The body gets the results of what was added, too; outside of a chord it is an error."""
+
+    @app.task(bind=True)
+    def spread(self: Any, n: int) -> int:
+        self.add_to_chord(note.s(n + 1))
+        self.add_to_chord(shim.group(note.s(n + 2), note.s(n + 3)))
+        return n
+
+    @app.task
+    def last(numbers: list[Any]) -> list[Any]:
+        return numbers
+
+    note = make_task(app)
+    result = (shim.group([spread.s(1), note.s(10)]) | last.s()).delay()
+    alone = spread.delay(1)
+    app.drain()
+
+    assert result.get() == [1, 2, [3, 4], 10]
+    with pytest.raises(ValueError, match="not member of any chord"):
+        alone.get()
+
+
+def test_a_task_that_is_replaced_passes_a_typed_value_on(app: Celery):
+    """It is checked against the annotation of the next one."""
+
+    @app.task(bind=True)
+    def becomes(self: Any, x: Any) -> Any:
+        return self.replace(same.s(x))
+
+    @app.task
+    def same(x: Any) -> Any:
+        return x
+
+    @app.task
+    def later(when: datetime) -> str:
+        return when.date().isoformat()
+
+    good, bad = [(becomes.s(x) | later.s()).delay() for x in ("2026-01-02T03:04:05Z", 5)]
+    app.drain()
+
+    assert good.get() == "2026-01-02"
+    with pytest.raises(rowlock.PayloadInvalid):
+        bad.get()
+
+
+def test_a_result_reads_no_job_of_another_workflow(app: Celery):
+    """Whoever returns what the result of a replaced task looks like gets it back as it is."""
+    secret = make_task(app, name="secret").delay(42)
+    forged = {"celery.replaced": {"by": secret.id, "value": None, "more": []}}
+
+    @app.task
+    def same(x: Any) -> Any:
+        return x
+
+    result = (same.s(forged) | same.s()).delay()
+    app.drain()
+
+    assert result.parent.result == result.get() == forged
 
 
 def test_a_group_is_revoked_as_one(app: Celery):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from rowlock.contrib.celery import Unsupported, replace_celery
 from tests.contrib.processes import ROOT, environment_of
 
 PROJECT = Path(__file__).with_name("celery_project")
-IMPORT = re.compile(r"^from celery\b", re.MULTILINE)
+ENDED = "[(True, 'SUCCESS'), (True, 'SUCCESS'), (True, 'REVOKED')]"
+MOVED = "from rowlock.contrib.celery import replace_celery\n\nreplace_celery()\n"
 # What is refused, and the beginning of what is said.
 REFUSED = {
     "at_most_once": "Unsupported: @task acks_late=False",
@@ -47,13 +50,13 @@ def test_the_corpus_loads(sqlite_url: str):
 
 
 def test_a_django_project(tmp_path: Path):
-    """Settings, discovery, routes, hooks, signals, a worker, and a broker that is not used."""
-    edits = 0
+    """Settings, discovery, routes, schedules, hooks, signals, retries, canvases, and a worker.
+
+    Its broker is not used. Two lines are added to it, and nothing else is changed.
+    """
     shutil.copytree(PROJECT, tmp_path / "project")
-    for path in (tmp_path / "project").rglob("*.py"):
-        text, count = IMPORT.subn("from rowlock.contrib.celery", path.read_text("utf-8"))
-        path.write_text(text, "utf-8")
-        edits += count
+    package = tmp_path / "project" / "proj" / "__init__.py"
+    package.write_text(MOVED + package.read_text("utf-8"), "utf-8")
     url, notes = f"sqlite:///{tmp_path}/queue.db", tmp_path / "notes"
     places = {"SHOP_FILE": str(tmp_path / "shop.db"), "SHOP_NOTES": str(notes)}
     done = subprocess.run(
@@ -70,14 +73,25 @@ def test_a_django_project(tmp_path: Path):
     assert done.stdout.splitlines() == [
         "['reports', 'default', 'default'] ['PENDING', 'PENDING', 'PENDING']",
         "['SUCCESS', 'FAILURE', 'SUCCESS'] 31",
-        "['nightly: 0 3 * * * in Europe/Berlin']",
+        f"{ENDED} ['berlin: 1 parcel', 'berlin-0, berlin-1, berlin-2']",
+        "(14, 10)",
+        "['nightly: 0 3 * * * in Europe/Berlin', 'often: */10 * * * * in Europe/Berlin']",
     ]
     told = notes.read_text("utf-8").splitlines()
     assert (told[:2], told[-1]) == (["logging", "process"], "shutdown")
     assert "Request: proj.celery.debug_task" in told
     assert "shop.tasks.charge(5,) failed: ConnectionError('order 5')" in told
+    assert "signal: shop.orders.pay failed: Unpaid(14, 10)" in told
+    assert "errback: Unpaid(14, 10)" in told
     assert "secret" not in done.stderr
-    assert edits == 6
+
+
+def test_celery_is_not_replaced_after_its_import():
+    """Two modules of one name would be in the process."""
+    import celery  # noqa: F401  # this is the point
+
+    with pytest.raises(Unsupported, match="before all other imports"):
+        replace_celery()
 
 
 def test_an_app_that_can_not_be_followed_ends_the_worker(tmp_path: Path):

@@ -83,6 +83,8 @@ class Something:
         (lambda queue: Queue("mail"), r"rowlock\.App"),
         (lambda queue: Queue("mail", connection=object()), r"rowlock\.App"),
         (lambda queue: Queue("mail", queue.connection, is_async=False), r"app\.drain"),
+        (lambda queue: Job.create(print, connection=queue.connection), r"queue\.enqueue"),
+        (lambda queue: queue.enqueue(functions.add, 1).cancel(True), "others again"),
         (lambda queue: queue.enqueue("os.system", "true"), "names are never imported"),
         (lambda queue: queue.enqueue(Something().method), "plain function"),
         (lambda queue: [queue.enqueue(adding(n)) for n in (1, 2)], "plain function"),
@@ -122,6 +124,14 @@ def test_what_is_refused(queue: Queue, use: Any, advice: str):
     """By one class, with what to do instead."""
     with pytest.raises(Unsupported, match=advice):
         use(queue)
+
+
+def test_how_things_are_shown(queue: Queue):
+    """As in RQ, and queues can be sorted."""
+    other = Queue("a", queue.connection)
+
+    assert [str(each) for each in sorted([queue, other])] == ["<Queue a>", f"<Queue {queue.name}>"]
+    assert repr(Retry(2, [1, 5])) == "Retry(max=2, interval=[1, 5], enqueue_at_front=False)"
 
 
 def test_what_rq_refuses_too(queue: Queue):

@@ -6,7 +6,8 @@ import ast
 import builtins
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import update_wrapper
 from types import GenericAlias, MappingProxyType
@@ -92,6 +93,14 @@ def _key_of(message: str) -> object:
         return message
 
 
+def arguments_of(message: str) -> tuple[Any, ...]:
+    """Return the arguments of an exception by its text, which is a tuple if there are several."""
+    if not message:
+        return ()
+    found = _key_of(message) if message.startswith("(") else message
+    return found if isinstance(found, tuple) and len(found) > 1 else (message,)
+
+
 class CallShape:
     """How a call of a function becomes a payload with names, and the payload a call again.
 
@@ -154,9 +163,11 @@ class CallShape:
             return args[:places], {**kwargs, _FIRST: rest[0], self._rest: rest[1:]}
         return args[:places], {**kwargs, self._rest: rest}
 
-    def takes(self, number: int) -> bool:
-        """Return whether it takes as many arguments by position."""
-        return self._rest is not None or len(self._places) >= number
+    def room(self, args: Sequence[Any], kwargs: Iterable[str]) -> int:
+        """Return how many arguments it takes by position besides these."""
+        if self._rest is not None:
+            return sys.maxsize
+        return max(0, len([name for name in self._places if name not in kwargs]) - len(args))
 
     def call(
         self, arguments: Mapping[str, Any], *, given: int = 0
@@ -217,9 +228,9 @@ class LooseSchema(PayloadSchema):
         return hint if misfits.is_convertible(hint) else Any
 
 
-def loosen(task: Task[..., Any]) -> None:
+def loosen(task: Task[..., Any], kind: type[LooseSchema] = LooseSchema) -> None:
     """Let a task check its payloads as other queues do: as far as it can."""
-    task.schema = task.fields = LooseSchema(task.schema.function, task.name, Context)
+    task.schema = task.fields = kind(task.schema.function, task.name, Context)
 
 
 def report_text(mark: str, value: object) -> str:

@@ -31,10 +31,9 @@ from contextvars import copy_context
 from typing import Any, Protocol, Self
 
 from rowlock import config
-from rowlock.clock import from_us
 from rowlock.context import Cancel, Context, TimedOut
 from rowlock.errors import LeaseLost, PayloadInvalid, RowlockError
-from rowlock.job import Lease, expired_at
+from rowlock.job import Lease, expiry_of
 from rowlock.lifecycle import Outcome
 from rowlock.store import NewJob, Store
 from rowlock.store.blocks import Blocks
@@ -347,8 +346,8 @@ def arguments_of(task: Task[..., Any], lease: Lease, context: Context | None) ->
         PayloadMisfit: The payload does not fit the parameters.
     """
     assert lease.row is not None
-    if (end := expired_at(lease.row)) is not None:
-        raise Cancel(f"it expired at {from_us(end):%Y-%m-%d %H:%M:%S} UTC, before this run")
+    if (reason := expiry_of(lease.row)) is not None:
+        raise Cancel(reason)
     schema = task.schema
     try:
         arguments = schema.arguments(lease.row.payload)

@@ -1,5 +1,6 @@
 """Options of backends and tasks: whose count, what is refused, and what only rowlock has."""
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from django.core.exceptions import ImproperlyConfigured
@@ -51,6 +52,18 @@ def typed(
 @policy(cron="0 7 * * *", timezone="Europe/Berlin")
 def report(day: str = "today") -> str:
     return day
+
+
+@task
+@policy(retry_for=ConnectionError)
+def fetch(number: int) -> int:
+    raise ConnectionError if number == 1 else ValueError
+
+
+@task
+@policy(expires=timedelta(microseconds=1))
+def at_once() -> int:
+    return 1
 
 
 with override_settings(TASKS=SEVERAL):
@@ -184,6 +197,25 @@ class Using(TestCase):
                 using(confirm, **chosen)
         with override_settings(TASKS=SEVERAL), self.assertRaisesRegex(ValueError, "not rowlock's"):
             using(declared_elsewhere, key="a")
+
+
+class Retried(TestCase):
+    """What `@policy` says about exceptions and late jobs."""
+
+    def test_classes(self):
+        """Only some exceptions are worth a retry."""
+        jobs = [app.get(fetch.enqueue(number).id) for number in (1, 2)]
+        app.drain(limit=2)
+        states = [app.get(job.id).state for job in jobs]
+
+        self.assertEqual(["retrying", "dead"], states)
+
+    def test_expires(self):
+        """A job that comes too late does not run."""
+        job = app.get(at_once.enqueue().id)
+        app.drain()
+
+        self.assertEqual("cancelled", app.get(job.id).state)
 
 
 class Scheduled(TestCase):

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -75,6 +76,21 @@ def test_only_kinds_that_are_asked_for(api):
 
     assert [each["id"] for each in held] == [second.id, first.id]
     assert lease(api(), limit=500) == []
+
+
+def test_a_job_that_has_expired_is_not_leased(api):
+    """It is cancelled, and the next one is leased instead."""
+    task = api.app.find("send_email")
+    late = task.using(expires=datetime(2026, 1, 1, tzinfo=UTC)).enqueue("ada@example.com")
+    last = task.using(expires=3600).enqueue("ada@example.com")
+    held = lease(api(), kinds=["send_email"], limit=1)
+    ended = api.app.get(late.id)
+
+    assert [each["id"] for each in held] == [last.id]
+    assert (ended.state, ended.errors[-1].message) == (
+        JobState.CANCELLED,
+        "it expired at 2026-01-01 00:00:00 UTC, before this run",
+    )
 
 
 def test_every_outcome(api):

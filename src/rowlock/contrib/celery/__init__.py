@@ -31,7 +31,7 @@ from rowlock.contrib.celery.exceptions import (
     Retry,
     TaskRevokedError,
 )
-from rowlock.contrib.celery.local import current_app, current_task
+from rowlock.contrib.celery.local import current_app, current_task, replace_celery
 from rowlock.contrib.celery.result import AsyncResult
 from rowlock.contrib.celery.schedules import crontab
 from rowlock.contrib.celery.utils import uuid
@@ -60,6 +60,7 @@ __all__ = [
     "current_task",
     "group",
     "maybe_signature",
+    "replace_celery",
     "shared_task",
     "signature",
     "subtask",

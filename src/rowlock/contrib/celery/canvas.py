@@ -1,231 +1,81 @@
-"""Signatures and what composes them: `chain`, `group`, `chord`, `chunks`, `link`, `|`.
+"""What composes signatures: `chain`, `group`, `chord`, `chunks`, `map`, `|`.
 
 1. A canvas is written as one workflow, all of it or nothing. `app/compose.py` does that.
-2. As in Celery, `set`, `link` and `link_error` change a signature in place. `clone` and `|` copy.
-3. As in Celery, the result of a step comes before the arguments of the next, unless that is
+2. As in Celery, the result of a step comes before the arguments of the next, unless that is
    immutable.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from rowlock.contrib.celery.local import the_app
+from rowlock.contrib.celery.signatures import (
+    Signature,
+    links_in,
+    maybe_signature,
+    signature,
+    subtask,
+)
+from rowlock.contrib.celery.stamps import StampingVisitor, merged_stamps
 from rowlock.contrib.compat import Unsupported
+from rowlock.ids import new_id
 
 if TYPE_CHECKING:
     from rowlock.contrib.celery.app import Celery
     from rowlock.contrib.celery.app.task import Task
-    from rowlock.contrib.celery.result import GroupResult
+    from rowlock.contrib.celery.result import AsyncResult, GroupResult
 
-# What has no place in a workflow, and what to do instead.
-INSTEAD: Final[Mapping[str, str]] = {
-    "replace": "return, and start the other one as a step of a chain",
-    "add_to_chord": "count the parts before the chord starts",
-    "group_id": "leave it out: a group has the id of its workflow",
-    "stamp": "pass it as a header: set(headers={...})",
-    "freeze": "start it, and use the id of its result",
-    "skew": "set(countdown=...) on each signature",
-}
-LINKS: Final = ("link", "link_error")
-
-
-class Signature:
-    """A task with its arguments and options, to be enqueued later, by a schedule or in a canvas.
-
-    Args:
-        task: A task, or its name.
-        args: Arguments by position.
-        kwargs: Arguments by name.
-        options: Options as for `apply_async`.
-        immutable: Whether results of earlier steps are not passed to it.
-        app: Its app. Default: that of the task, or else the current one.
-        other: More options.
-    """
-
-    def __init__(
-        self,
-        task: Task | str,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        options: Mapping[str, Any] | None = None,
-        *,
-        immutable: bool = False,
-        app: Celery | None = None,
-        **other: Any,
-    ) -> None:
-        self._task = task
-        self._app = app
-        self.args: tuple[Any, ...] = tuple(args or ())
-        self.kwargs: dict[str, Any] = dict(kwargs or {})
-        self.options: dict[str, Any] = {**(options or {}), **other}
-        for link in LINKS:
-            if link in self.options:
-                self.options[link] = links_in(self.options, link)
-        self.immutable: bool = immutable
-
-    @property
-    def task(self) -> str:
-        """The name of the task."""
-        return self._task if isinstance(self._task, str) else self._task.full_name
-
-    @property
-    def name(self) -> str:
-        """The same as `task`."""
-        return self.task
-
-    @property
-    def type(self) -> Task:
-        """The task itself."""
-        if not isinstance(self._task, str):
-            return self._task
-        app = self.app
-        if self._task not in app.tasks:
-            app.load_tasks()
-        if self._task not in app.tasks:
-            raise Unsupported(
-                f"a signature of {self._task!r}, which is unknown here",
-                "import its module, or call app.send_task(name, kwargs=...)",
-            )
-        return app.tasks[self._task]
-
-    @property
-    def app(self) -> Celery:
-        """The app."""
-        if self._app is not None:
-            return self._app
-        return the_app() if isinstance(self._task, str) else self._task.app
-
-    @property
-    def id(self) -> str | None:
-        """The id that its job is to have, if one was chosen."""
-        return self.options.get("task_id")
-
-    # Change
-
-    def set(self, immutable: bool | None = None, **options: Any) -> Self:
-        """Give it more options, and return it."""
-        if immutable is not None:
-            self.set_immutable(immutable)
-        self.options.update(options)
-        return self
-
-    def set_immutable(self, immutable: bool) -> None:
-        """Say whether results of earlier steps are not passed to it."""
-        self.immutable = immutable
-
-    def clone(
-        self,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Self:
-        """Return a copy with more arguments, which come before its own, and more options.
-
-        If it is immutable, its arguments stay as they are.
-        """
-        copy = self._copy()
-        if not self.immutable:
-            copy.args = (*(args or ()), *self.args)
-            copy.kwargs = {**self.kwargs, **(kwargs or {})}
-        copy.options = {
-            **{name: _copied(value) for name, value in self.options.items()},
-            **options,
-        }
-        return copy
-
-    partial = clone
-
-    def _copy(self) -> Self:
-        copy = self.__class__.__new__(self.__class__)
-        copy.__dict__.update(self.__dict__)
-        return copy
-
-    def link(self, callback: Signature) -> Signature:
-        """Run another task after it, with its result. Return that one."""
-        return self._linked("link", callback)
-
-    def link_error(self, errback: Signature) -> Signature:
-        """Run another task if it fails. Return that one."""
-        return self._linked("link_error", errback)
-
-    def _linked(self, option: str, other: Signature) -> Signature:
-        known = self.options[option] = links_in(self.options, option)
-        if other not in known:
-            known.append(signature(other))
-        return other
-
-    def on_error(self, errback: Signature) -> Self:
-        """As `link_error`, but return this one."""
-        self.link_error(errback)
-        return self
-
-    # Start
-
-    def delay(self, *args: Any, **kwargs: Any) -> Any:
-        """Start it. As in Celery, these arguments come before its own."""
-        return self.apply_async(args, kwargs)
-
-    def apply_async(
-        self,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Any:
-        """Start it."""
-        whole = self.clone(args, kwargs, **options)
-        return whole.type.apply_async(whole.args, whole.kwargs, **whole.options)
-
-    def apply(
-        self,
-        args: Sequence[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-        **options: Any,
-    ) -> Any:
-        """Run it at once, in this process."""
-        whole = self.clone(args, kwargs, **options)
-        return whole.type.apply(whole.args, whole.kwargs, **whole.options)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        whole = self.clone(args, kwargs)
-        return whole.type(*whole.args, **whole.kwargs)
-
-    # Compose
-
-    def __or__(self, other: object) -> Any:
-        return _followed(self, other) if isinstance(other, Signature) else NotImplemented
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and _facts(other) == _facts(self)
-
-    __hash__: ClassVar[None] = None  # type: ignore[assignment]  # as Celery's, which is a dict
-
-    def __getitem__(self, name: str) -> Any:
-        """Return a part by its name, as from Celery's, which is a dict."""
-        if name not in ("task", "args", "kwargs", "options", "immutable"):
-            raise KeyError(name)
-        return getattr(self, name)
-
-    def __getattr__(self, name: str) -> Never:
-        if name in INSTEAD:
-            raise Unsupported(f"signature.{name}", INSTEAD[name])
-        raise AttributeError(name)
-
-    def __repr__(self) -> str:
-        words = [*map(repr, self.args), *(f"{name}={each!r}" for name, each in self.kwargs.items())]
-        return f"{self.task}({', '.join(words)})"
+__all__ = [
+    "Signature",
+    "StampingVisitor",
+    "chain",
+    "chord",
+    "chunks",
+    "group",
+    "maybe_signature",
+    "signature",
+    "subtask",
+    "xmap",
+    "xstarmap",
+]
 
 
 class _Composed(Signature):
     """Several signatures, started as one workflow."""
 
-    tasks: list[Signature]
+    # The name of the signatures in the dict.
+    _parts: ClassVar[str] = "tasks"
 
     def __init__(self, tasks: Iterable[Signature], app: Celery | None, options: Any) -> None:
-        super().__init__(f"celery.{type(self).__name__}", options=options, app=app)
-        self.tasks = [signature(each) for each in tasks]
+        super().__init__(f"celery.{self.kind}", options=options, app=app)
+        self.kwargs = {self._parts: [signature(each) for each in tasks]}
+
+    @property
+    def tasks(self) -> list[Signature]:
+        """The signatures."""
+        parts: list[Signature] = self.kwargs[self._parts]
+        return parts
+
+    @tasks.setter
+    def tasks(self, tasks: Iterable[Signature]) -> None:
+        self.kwargs[self._parts] = list(tasks)
+
+    @classmethod
+    def _parts_from(cls, kwargs: dict[str, Any], app: Celery | None) -> dict[str, Any]:
+        found = kwargs.get(cls._parts) or ()
+        parts = found.get("kwargs", {}).get("tasks", ()) if isinstance(found, Mapping) else found
+        return {**kwargs, cls._parts: [signature(each, app=app) for each in parts]}
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """Arguments by name for its tasks."""
+        more: Mapping[str, Any] = self.kwargs.get("kwargs") or {}
+        return more
+
+    def _give(self, kwargs: Mapping[str, Any]) -> None:
+        self.kwargs["kwargs"] = {**self.given, **kwargs}
 
     @property
     def app(self) -> Celery:
@@ -238,6 +88,28 @@ class _Composed(Signature):
         copy = super()._copy()
         copy.tasks = [each.clone() for each in self.tasks]
         return copy
+
+    def stamp(
+        self, visitor: StampingVisitor | None = None, append_stamps: bool = False, **headers: Any
+    ) -> None:
+        """Stamp all of it."""
+        more = None if visitor is None else self._begin_stamps(visitor, headers)
+        stamps = merged_stamps(headers, more, self.options, append=append_stamps)
+        self._stamp_links(visitor, append_stamps, stamps)
+        for each in self.tasks:
+            each.stamp(visitor, append_stamps, **stamps)
+        if visitor is not None:
+            self._end_stamps(visitor, append_stamps, stamps)
+
+    def _begin_stamps(
+        self, visitor: StampingVisitor, headers: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        raise NotImplementedError
+
+    def _end_stamps(
+        self, visitor: StampingVisitor, append: bool, headers: Mapping[str, Any]
+    ) -> None:
+        raise NotImplementedError
 
     def apply_async(
         self,
@@ -267,12 +139,29 @@ class _Composed(Signature):
 class chain(_Composed):  # noqa: N801  # Celery's name for it
     """Signatures that run one after the other. Each gets the result of the one before."""
 
+    kind: ClassVar[str | None] = "chain"
+
     def __init__(self, *tasks: Any, app: Celery | None = None, **options: Any) -> None:
         several = tasks if len(tasks) == 1 and isinstance(tasks[0], group) else _several(tasks)
         steps = [step for each in several for step in _steps(signature(each))]
+        if len(steps) > 1:
+            # As in Celery, a group of one among others is that one.
+            steps = [_lone(step) for step in steps]
         # As in Celery, a group of none changes nothing after another step.
         kept = [step for step in steps if not isinstance(step, group) or step.tasks]
         super().__init__(kept if steps[:1] == kept[:1] else [steps[0], *kept], app, options)
+
+    def freeze(self, _id: str | None = None, *_: Any, **__: Any) -> AsyncResult | GroupResult:
+        """Choose the ids of its jobs now, and return the result of the last."""
+        last: Any = None
+        for place, each in enumerate(self.tasks):
+            is_last = place == len(self.tasks) - 1
+            result = each.freeze((_id or self.id) if is_last else None)
+            _first_of(result).parent, last = last, result
+        if last is None:
+            raise Unsupported("freeze() of an empty chain", "add a task to it")
+        self.options["task_id"] = last.id
+        return last  # type: ignore[no-any-return]
 
     def apply(
         self,
@@ -282,7 +171,7 @@ class chain(_Composed):  # noqa: N801  # Celery's name for it
     ) -> Any:
         """Run them at once, in this process."""
         whole = self.clone(args, kwargs, **options)
-        given, names = whole.args, whole.kwargs
+        given, names = whole.args, whole.given
         last: Any = None
         for step in whole.tasks:
             result = step.apply(given, names)
@@ -291,6 +180,16 @@ class chain(_Composed):  # noqa: N801  # Celery's name for it
                 given, names = (result.get(),), {}
         return last
 
+    def _begin_stamps(
+        self, visitor: StampingVisitor, headers: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        return visitor.on_chain_start(self, **headers)
+
+    def _end_stamps(
+        self, visitor: StampingVisitor, append: bool, headers: Mapping[str, Any]
+    ) -> None:
+        visitor.on_chain_end(self, **headers)
+
     def __repr__(self) -> str:
         return " | ".join(map(repr, self.tasks))
 
@@ -298,8 +197,17 @@ class chain(_Composed):  # noqa: N801  # Celery's name for it
 class group(_Composed):  # noqa: N801  # Celery's name for it
     """Signatures that run side by side."""
 
+    kind: ClassVar[str | None] = "group"
+
     def __init__(self, *tasks: Any, app: Celery | None = None, **options: Any) -> None:
         super().__init__(_several(tasks), app, options)
+
+    def freeze(self, _id: str | None = None, *_: Any, **__: Any) -> GroupResult:
+        """Choose the ids of its jobs now, and return their results."""
+        from rowlock.contrib.celery.result import GroupResult
+
+        id = self.options.setdefault("task_id", _id or new_id())
+        return GroupResult(id, [each.freeze() for each in self.tasks], app=self.app)
 
     def apply(
         self,
@@ -309,28 +217,35 @@ class group(_Composed):  # noqa: N801  # Celery's name for it
     ) -> GroupResult:
         """Run them at once, in this process."""
         from rowlock.contrib.celery.result import GroupResult
-        from rowlock.ids import new_id
 
         whole = self.clone(args, kwargs, **options)
-        results = [each.apply(whole.args, whole.kwargs) for each in whole.tasks]
+        results = [each.apply(whole.args, whole.given) for each in whole.tasks]
         return GroupResult(new_id(), results, app=whole.app)
 
     def link(self, callback: Signature) -> Signature:
         """As in Celery: run another task after the first of them, without its result."""
         return self.tasks[0].link(callback.clone().set(immutable=True))
 
-    def link_error(self, errback: Signature) -> Signature:
-        """Run another task for each of them that fails, without arguments."""
-        for each in self.tasks:
-            each.link_error(errback.clone().set(immutable=True))
-        return errback
+    def link_error(self, errback: Signature) -> tuple[Any, ...]:
+        """Run another task for each of them that fails."""
+        return tuple(each.link_error(signature(errback)) for each in self.tasks)
 
     def set_immutable(self, immutable: bool) -> None:
         """Say whether results of earlier steps are not passed to them."""
         for each in self.tasks:
             each.set_immutable(immutable)
 
-    def __iter__(self) -> Iterator[Signature]:
+    def _begin_stamps(
+        self, visitor: StampingVisitor, headers: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        return visitor.on_group_start(self, **headers)
+
+    def _end_stamps(
+        self, visitor: StampingVisitor, append: bool, headers: Mapping[str, Any]
+    ) -> None:
+        visitor.on_group_end(self, **headers)
+
+    def __iter__(self) -> Iterator[Any]:
         return iter(self.tasks)
 
     def __repr__(self) -> str:
@@ -339,6 +254,9 @@ class group(_Composed):  # noqa: N801  # Celery's name for it
 
 class chord(_Composed):  # noqa: N801  # Celery's name for it
     """Signatures that run side by side, and one that runs after all, with their results."""
+
+    kind: ClassVar[str | None] = "chord"
+    _parts: ClassVar[str] = "header"
 
     def __init__(
         self,
@@ -349,7 +267,23 @@ class chord(_Composed):  # noqa: N801  # Celery's name for it
         **options: Any,
     ) -> None:
         super().__init__(list(_several((header,))), app, options)
-        self.body: Signature | None = None if body is None else signature(body)
+        self.body = None if body is None else signature(body)
+
+    @property
+    def body(self) -> Signature | None:
+        """The one that runs after all."""
+        found: Signature | None = self.kwargs["body"]
+        return found
+
+    @body.setter
+    def body(self, body: Signature | None) -> None:
+        self.kwargs["body"] = body
+
+    @classmethod
+    def _parts_from(cls, kwargs: dict[str, Any], app: Celery | None) -> dict[str, Any]:
+        body = kwargs.get("body")
+        whole = super()._parts_from(kwargs, app)
+        return {**whole, "body": None if body is None else signature(body, app=app)}
 
     def _copy(self) -> Self:
         copy = super()._copy()
@@ -375,6 +309,15 @@ class chord(_Composed):  # noqa: N801  # Celery's name for it
             whole.body = signature(body)
         return whole.apply_async(**options)
 
+    def freeze(self, _id: str | None = None, *_: Any, **__: Any) -> AsyncResult | GroupResult:
+        """Choose the ids of its jobs now, and return the result of the body."""
+        from rowlock.contrib.celery.result import GroupResult
+
+        header = GroupResult(new_id(), [each.freeze() for each in self.tasks], app=self.app)
+        result = self.last.freeze(_id or self.id)
+        _first_of(result).parent = header
+        return result
+
     def apply(
         self,
         args: Sequence[Any] | None = None,
@@ -383,7 +326,7 @@ class chord(_Composed):  # noqa: N801  # Celery's name for it
     ) -> Any:
         """Run them at once, in this process."""
         whole = self.clone(args, kwargs, **options)
-        ended = whole.header.apply(whole.args, whole.kwargs)
+        ended = whole.header.apply(whole.args, whole.given)
         result = whole.last.apply((ended.get(),))
         result.parent = ended
         return result
@@ -393,8 +336,34 @@ class chord(_Composed):  # noqa: N801  # Celery's name for it
         return self.last.link(callback)
 
     def link_error(self, errback: Signature) -> Signature:
-        """Run another task if the body fails, or can't run because one before it failed."""
-        return self.last.link_error(errback)
+        """Run another task if the body fails, or can't run because one before it failed.
+
+        With the setting `task_allow_error_cb_on_chord_header`, also for each of those that fails.
+        """
+        if self.app.conf.task_allow_error_cb_on_chord_header:
+            for each in self.tasks:
+                each.link_error(errback.clone(immutable=True))
+        self.last.link_error(errback)
+        return errback
+
+    def set_immutable(self, immutable: bool) -> None:
+        """Say whether results of earlier steps are not passed to the header."""
+        for each in self.tasks:
+            each.set_immutable(immutable)
+
+    def _begin_stamps(
+        self, visitor: StampingVisitor, headers: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        return visitor.on_chord_header_start(self, **headers)
+
+    def _end_stamps(
+        self, visitor: StampingVisitor, append: bool, headers: Mapping[str, Any]
+    ) -> None:
+        visitor.on_chord_header_end(self, **headers)
+        if self.body is not None:
+            more = visitor.on_chord_body(self, **headers)
+            stamps = merged_stamps(headers, more, self.options, append=append)
+            self.body.stamp(visitor, append, **stamps)
 
     def __repr__(self) -> str:
         return f"chord({self.tasks!r}, {self.body!r})"
@@ -403,7 +372,8 @@ class chord(_Composed):  # noqa: N801  # Celery's name for it
 class xmap(Signature):  # noqa: N801  # Celery's name for it
     """One job that calls a task with each of several values, and returns a list."""
 
-    kind: str = "celery.map"
+    kind: ClassVar[str | None] = "xmap"
+    runs: ClassVar[str] = "celery.map"
 
     def __init__(
         self,
@@ -414,17 +384,20 @@ class xmap(Signature):  # noqa: N801  # Celery's name for it
     ) -> None:
         called = signature(task)
         given = {"task": called.task, "it": list(it)}
-        super().__init__(self.kind, (), given, immutable=True, app=app or called.app, **chosen)
+        super().__init__(self.runs, (), given, immutable=True, app=app or called.app, **chosen)
 
 
 class xstarmap(xmap):  # noqa: N801  # Celery's name for it
     """One job that calls a task with each of several lists of arguments, and returns a list."""
 
-    kind = "celery.starmap"
+    kind: ClassVar[str | None] = "xstarmap"
+    runs: ClassVar[str] = "celery.starmap"
 
 
 class chunks(Signature):  # noqa: N801  # Celery's name for it
     """Many calls of a task, `n` of them in each job."""
+
+    kind: ClassVar[str | None] = "chunks"
 
     def __init__(
         self,
@@ -435,15 +408,19 @@ class chunks(Signature):  # noqa: N801  # Celery's name for it
         **options: Any,
     ) -> None:
         called = signature(task)
-        super().__init__("celery.chunks", (), {"it": list(it), "n": n}, options, app=app)
-        self._called = called
+        given = {"task": called, "it": list(it), "n": n}
+        super().__init__("celery.chunks", (), given, options, app=app)
+
+    @staticmethod
+    def _parts_from(kwargs: dict[str, Any], app: Celery | None) -> dict[str, Any]:
+        return {**kwargs, "task": signature(kwargs["task"], app=app)}
 
     def group(self) -> group:
         """Return the group of its parts."""
-        values, number = self.kwargs["it"], self.kwargs["n"]
+        called, values, number = (self.kwargs[name] for name in ("task", "it", "n"))
         parts = [values[first : first + number] for first in range(0, len(values), number)]
-        made = [xstarmap(self._called, part) for part in parts]
-        return group(made, app=self._called.app, **self.options)
+        made = [xstarmap(called, part) for part in parts]
+        return group(made, app=called.app, **self.options)
 
     def apply_async(
         self,
@@ -468,80 +445,68 @@ class chunks(Signature):  # noqa: N801  # Celery's name for it
         return self.apply_async()
 
 
-def signature(varies: Any, *args: Any, **kwargs: Any) -> Signature:
-    """Return a signature of a task, its name, another signature, or its parts by their names."""
-    if isinstance(varies, Signature):
-        return varies.clone()
-    if isinstance(varies, Mapping):
-        parts = {name: each for name, each in varies.items() if name in _PARTS}
-        if varies.get("subtask_type") is not None or "task" not in parts:
-            raise Unsupported("a canvas as a dict", "compose it where it is started")
-        return Signature(**parts, app=kwargs.get("app"))
-    return Signature(varies, *args, **kwargs)
-
-
-subtask: Callable[..., Signature] = signature
-_PARTS: Final = ("task", "args", "kwargs", "options", "immutable")
-
-
-def maybe_signature(d: Any, app: Celery | None = None, clone: bool = False) -> Signature | None:
-    """Return a signature of a signature or a dict. None stays None."""
-    if d is None or (isinstance(d, Signature) and not clone):
-        return d
-    return signature(d, app=app) if isinstance(d, Mapping) else signature(d)
-
-
-def links_in(options: Mapping[str, Any], name: str) -> list[Signature]:
-    """Return the callbacks of an option: None, one, or several."""
-    value = options.get(name)
-    several = value if isinstance(value, list | tuple) else [] if value is None else [value]
-    return [each if isinstance(each, Signature) else signature(each) for each in several]
-
-
-def _copied(value: Any) -> Any:
-    return list(value) if isinstance(value, list) else value
-
-
-def _facts(each: Signature) -> tuple[Any, ...]:
-    tasks = getattr(each, "tasks", None) if isinstance(each, _Composed) else None
-    body = each.body if isinstance(each, chord) else None
-    return each.task, each.args, each.kwargs, each.options, each.immutable, tasks, body
-
-
 def _several(tasks: Sequence[Any]) -> Iterable[Any]:
     """Return the signatures of a call: each by itself, or all in one iterable."""
-    if len(tasks) != 1 or isinstance(tasks[0], Mapping):
+    if len(tasks) != 1:
         return tasks
     (only,) = tasks
     if isinstance(only, group):
         return only.tasks
-    if isinstance(only, Signature) or not isinstance(only, Iterable):
+    if isinstance(only, Mapping) or not isinstance(only, Iterable):
         return [only]
     return only
 
 
+def _lone(step: Signature) -> Signature:
+    return step.tasks[0] if isinstance(step, group) and len(step.tasks) == 1 else step
+
+
+def _first_of(result: Any) -> Any:
+    """Return the result of the first step that leads to this one."""
+    while result.parent is not None:
+        result = result.parent
+    return result
+
+
 def _steps(each: Signature) -> list[Signature]:
     """Return the steps of a chain with the callbacks of the whole, or the one signature."""
-    if not isinstance(each, chain) or not each.tasks:
+    if not isinstance(each, chain):
         return [each]
     steps = [step.clone() for step in each.tasks]
+    if not steps:
+        return []
+    if each.id is not None:
+        steps[-1].options.setdefault("task_id", each.id)
     for callback in links_in(each.options, "link"):
         steps[-1].link(callback)
-    for step, errback in itertools.product(steps, links_in(each.options, "link_error")):
-        step.link_error(errback)
+    for errback in links_in(each.options, "link_error"):
+        for step in failing_steps(steps, each.app):
+            step.link_error(errback)
     return steps
 
 
-def _followed(first: Signature, then: Signature) -> Signature:
+def failing_steps(steps: Sequence[Signature], app: Celery) -> list[Signature]:
+    """Return the steps of a chain that call its errbacks.
+
+    As in Celery, a group that another step follows is the header of a chord, whose body calls them.
+    """
+    if app.conf.task_allow_error_cb_on_chord_header:
+        return list(steps)
+    last = len(steps) - 1
+    return [
+        step for place, step in enumerate(steps) if place == last or not isinstance(step, group)
+    ]
+
+
+def followed(first: Signature, then: Signature) -> Signature:
     """Return what `first | then` means."""
     if isinstance(then, group) and not then.tasks:
         return first
     if isinstance(first, group):
         return chord(first, then, app=first._app)
-    if isinstance(then, group) and len(then.tasks) == 1:
-        then = then.tasks[0]
+    then = _lone(then)
     steps = _steps(first)
-    last = steps[-1]
+    last = steps[-1] if steps else None
     if isinstance(last, chord) and not isinstance(then, chord):
         joined = last.clone()
         joined.body = last.last | then

@@ -52,6 +52,14 @@ class Ignore(TaskPredicate):
     """Raise to end the job without a result. It is cancelled."""
 
 
+class Replaced(Ignore):
+    """Raised by `task.replace()`: another task takes its place. `mark` is the job's result."""
+
+    def __init__(self, mark: object) -> None:
+        self.mark = mark
+        super().__init__("Replaced by new task")
+
+
 class Reject(TaskPredicate):
     """Raise to give the job back (`requeue=True`), or to fail permanently."""
 

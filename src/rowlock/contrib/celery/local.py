@@ -1,18 +1,26 @@
-"""`current_app` and `current_task`: they stand for the app and the task of the moment."""
+"""`current_app` and `current_task` stand for the app and the task of the moment.
+
+`replace_celery` lets this package stand for Celery.
+"""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+import sys
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
 from itertools import count
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from rowlock.contrib.compat import Unsupported
 
 if TYPE_CHECKING:
     from rowlock.contrib.celery.app import Celery
     from rowlock.contrib.celery.app.task import Request, Task
+
+_SHIM: Final = "rowlock.contrib.celery"
 
 # As in Celery, the current app is the one that was created last, unless another was chosen.
 _apps: weakref.WeakValueDictionary[int, Celery] = weakref.WeakValueDictionary()
@@ -81,3 +89,23 @@ class Proxy:
 
 current_app: Celery = cast("Any", Proxy(the_app))
 current_task: Task = cast("Any", Proxy(the_task))
+
+
+def replace_celery() -> None:
+    """Let `import celery` mean this shim in this process, so that no import has to be changed.
+
+    Call it before the first import of `celery`, at the top of the `__init__.py` of your project.
+
+    Raises:
+        Unsupported: Celery itself is imported already.
+    """
+    shim = importlib.import_module(_SHIM)
+    if sys.modules.get("celery", shim) is not shim:
+        raise Unsupported(
+            "replace_celery() after an import of celery", "call it before all other imports"
+        )
+    sys.modules["celery"] = shim
+    # All of them now: a later import would load their files again, under another name.
+    for found in pkgutil.walk_packages(shim.__path__, f"{_SHIM}."):
+        name = found.name.removeprefix(_SHIM)
+        sys.modules[f"celery{name}"] = importlib.import_module(found.name)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import builtins
 import re
+import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
@@ -13,7 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Never
 from rowlock.contrib.celery import exceptions, states
 from rowlock.contrib.celery.exceptions import ChordError, TaskRevokedError
 from rowlock.contrib.celery.local import the_app
-from rowlock.contrib.compat import Unsupported, error_again, report_text, reported
+from rowlock.contrib.compat import (
+    Unsupported,
+    arguments_of,
+    error_again,
+    report_text,
+    reported,
+)
 from rowlock.job import Job, JobState
 from rowlock.store.ops.finish import PARENT_ENDED
 
@@ -52,6 +59,8 @@ CALL: Final = "celery"
 # A job that was cancelled because of another names it.
 _PARENT: Final = re.compile(r"job (\S+), for which it waited")
 _PATH_MAX: Final = 1_000
+# The key of a result that names other jobs instead of being a value.
+REPLACED: Final = "celery.replaced"
 
 
 class ReportedState:
@@ -105,7 +114,7 @@ class AsyncResult:
 
     parent: AsyncResult | GroupResult | None = None
     # Those of the steps after it, where the canvas was started.
-    children: list[AsyncResult] | None = None
+    children: list[AsyncResult | GroupResult] | None = None
 
     def __init__(
         self,
@@ -137,9 +146,15 @@ class AsyncResult:
         return self._app.get(self.id)
 
     @property
+    def _standing(self) -> Job | None:
+        """The job, or the one that took its place."""
+        job = self.job
+        return None if job is None else standing_for(self._app, job)
+
+    @property
     def status(self) -> str:
         """PENDING, STARTED, RETRY, SUCCESS, FAILURE, REVOKED, or what `update_state` said."""
-        job = self.job
+        job = self._standing
         if job is None:
             return states.PENDING
         if _parent_of(job) is not None and call_of(job).get("chord"):
@@ -154,7 +169,7 @@ class AsyncResult:
 
     def ready(self) -> bool:
         """Whether it has ended."""
-        job = self.job
+        job = self._standing
         return job is not None and job.state.is_terminal
 
     def successful(self) -> bool:
@@ -168,14 +183,14 @@ class AsyncResult:
     @property
     def result(self) -> Any:
         """What it returned, the error that ended it, or the `meta` of `update_state`."""
-        job = self.job
+        job = self._standing
         if job is None:
             return None
         shown = _shown(job)
         if shown is not None:
             return shown.meta
         if job.state.is_terminal:
-            return job.result if job.state is JobState.SUCCEEDED else _error_of(self._app, job)
+            return value_of(job) if job.state is JobState.SUCCEEDED else _error_of(self._app, job)
         return None
 
     @property
@@ -186,7 +201,7 @@ class AsyncResult:
     @property
     def traceback(self) -> str | None:
         """The traceback of the last failed attempt."""
-        job = self.job
+        job = self._standing
         return job.errors[-1].traceback if job is not None and job.errors else None
 
     @property
@@ -238,15 +253,31 @@ class AsyncResult:
             if option in ("callback", "on_message", "on_interval") and value is not None:
                 raise Unsupported(f"get({option}=...)", "leave it out")
         try:
-            job = self._app.wait(self.id, timeout)
+            job = self._ended(timeout)
         except builtins.TimeoutError as error:
             raise exceptions.TimeoutError("The operation timed out.") from error
         if job.state is JobState.SUCCEEDED:
-            return job.result
+            return value_of(job)
+        if propagate:
+            # As in Celery, the error of the first step that has one.
+            for before in reversed(list(_parents(self))):
+                before.maybe_throw()
         ended = _error_of(self._app, job)
         if propagate:
             raise ended
         return ended
+
+    def _ended(self, timeout: float | None) -> Job:
+        """Wait for the job, and for the one that takes its place."""
+        until = None if timeout is None else time.monotonic() + timeout
+        job = self._app.wait(self.id, timeout)
+        for _ in range(_PATH_MAX):
+            other = _replacement(self._app, job)
+            if other is None:
+                break
+            left = None if until is None else max(0.0, until - time.monotonic())
+            job = self._app.wait(other.id, left)
+        return job
 
     wait = get
 
@@ -267,9 +298,9 @@ class AsyncResult:
         """Delete it. It must have ended."""
         self._app.delete(self.id)
 
-    def as_tuple(self) -> tuple[tuple[str, None], None]:
-        """Return its id in Celery's form for storing."""
-        return (self.id, None), None
+    def as_tuple(self) -> tuple[tuple[str, Any], None]:
+        """Return its id and those before it in Celery's form for storing."""
+        return (self.id, None if self.parent is None else self.parent.as_tuple()), None
 
     def __getattr__(self, name: str) -> Never:
         if name in _MISSING:
@@ -400,19 +431,27 @@ class ResultSet:
         callback: Callable[..., Any] | None = None,
         **other: Any,
     ) -> list[Any]:
-        """Wait for all results, and return them in their order.
+        """Wait for all results, and return them in their order, or call `callback` with each.
 
         Raises:
             TimeoutError: They have not all ended after `timeout` seconds.
             Exception: The error of the first of them that has one.
         """
-        if callback is not None:
-            raise Unsupported("get(callback=...)", "use the list that it returns")
         until = None if timeout is None else time.monotonic() + timeout
         found: list[Any] = []
         for each in self.results:
             left = None if until is None else max(0.0, until - time.monotonic())
-            found.append(each.get(left, propagate=propagate, **other))
+            try:
+                value = each.get(left, propagate=propagate, **other)
+            except Exception:
+                # As in Celery, the error of the first step that has one.
+                for before in reversed(list(_parents(self))):
+                    before.maybe_throw()
+                raise
+            if callback is None:
+                found.append(value)
+            else:
+                callback(each.id, value)
         return found
 
     join = get
@@ -487,14 +526,102 @@ class GroupResult(ResultSet):
         """Not supported."""
         raise Unsupported("GroupResult.restore", _KEPT_BY_IDS)
 
+    def as_tuple(self) -> tuple[tuple[str | None, Any], list[Any]]:
+        """Return the ids of its results and those before it in Celery's form for storing."""
+        before = None if self.parent is None else self.parent.as_tuple()
+        return (self.id, before), [each.as_tuple() for each in self.results]
+
     def __str__(self) -> str:
         return str(self.id)
+
+
+def result_from_tuple(r: Any, app: Celery | None = None) -> Any:
+    """Return the results that `as_tuple` described."""
+    if isinstance(r, AsyncResult | ResultSet):
+        return r
+    (id, before), results = r
+    parent = None if before is None else result_from_tuple(before, app)
+    if results is None:
+        return AsyncResult(id, app=app, parent=parent)
+    return GroupResult(id, [result_from_tuple(each, app) for each in results], parent, app)
 
 
 @contextmanager
 def allow_join_result() -> Iterator[None]:
     """Do nothing: `get()` in a task is always allowed. It takes a slot while it waits."""
     yield
+
+
+def _parents(result: Any) -> Iterator[Any]:
+    for _ in range(_PATH_MAX):
+        if result.parent is None:
+            return
+        result = result.parent
+        yield result
+
+
+# A task that replaces itself, or adds to its chord, has a result that names other jobs.
+
+
+def replaced_mark(by: str | None = None, value: Any = None, more: Sequence[str] = ()) -> Any:
+    """Return the result of a job that names the job in its place, or more jobs of its chord."""
+    return {REPLACED: {"by": by, "value": value, "more": list(more)}}
+
+
+def _mark_of(result: Any) -> Mapping[str, Any] | None:
+    if not isinstance(result, Mapping) or result.keys() != {REPLACED}:
+        return None
+    mark = result[REPLACED]
+    return mark if isinstance(mark, Mapping) else None
+
+
+def _replacement(app: Celery, job: Job) -> Job | None:
+    """Return the job in the place of one that has succeeded. It is of the same workflow."""
+    mark = _mark_of(job.result)
+    by = None if mark is None else mark.get("by")
+    found = app.get(by) if isinstance(by, str) else None
+    is_own = found is not None and found.workflow is not None and found.workflow == job.workflow
+    return found if is_own else None
+
+
+def standing_for(app: Celery, job: Job) -> Job:
+    """Return a job, or the one that took its place."""
+    for _ in range(_PATH_MAX):
+        other = _replacement(app, job)
+        if other is None:
+            break
+        job = other
+    return job
+
+
+def value_of(job: Job) -> Any:
+    """Return what a job returned."""
+    mark = _mark_of(job.result)
+    return job.result if mark is None or mark.get("by") is not None else mark.get("value")
+
+
+def resolved(app: Celery, job: Job, value: Any) -> Any:
+    """Return an argument that is the result of other jobs, with the values of those it names."""
+    if isinstance(value, list):
+        return [each for part in value for each in _values(app, job, part)]
+    found = _values(app, job, value)
+    return found[0] if found else None
+
+
+def _values(app: Celery, job: Job, value: Any) -> list[Any]:
+    mark = _mark_of(value)
+    if mark is None:
+        return [value]
+    more = mark.get("more") or []
+    others = [mark["by"]] if mark.get("by") is not None else more
+    values = [] if mark.get("by") is not None else [mark.get("value")]
+    for id in others:
+        other = app.get(str(id))
+        if other is None or other.workflow != job.workflow:
+            # Only jobs of the same workflow may be read.
+            return [value]
+        values.append(value_of(standing_for(app, other)))
+    return values
 
 
 def _shown(job: Job) -> ReportedState | None:
@@ -549,4 +676,23 @@ def _own_error_of(job: Job) -> Exception:
     if job.state is JobState.CANCELLED or last is None:
         is_told = last is not None and last.type == "Cancelled"
         return TaskRevokedError(last.message if is_told and last is not None else "revoked")
-    return error_again(last.type, last.message, _OWN)
+    return _known_error(last.type, last.message) or error_again(last.type, last.message, _OWN)
+
+
+def _known_error(type_name: str, message: str) -> Exception | None:
+    """Recreate an error of a class that this process has imported already.
+
+    Nothing is imported or called because a row names it: not even the `__init__` of the class.
+    """
+    module, _, name = type_name.rpartition(".")
+    found = vars(sys.modules[module]).get(name) if module in sys.modules else None
+    if not isinstance(found, type) or not issubclass(found, Exception):
+        return None
+    if found.__module__ != module:
+        return None
+    try:
+        error: Exception = BaseException.__new__(found, *arguments_of(message))
+        str(error)
+    except Exception:  # noqa: BLE001  # one that needs its `__init__`: it comes as a TaskFailed
+        return None
+    return error

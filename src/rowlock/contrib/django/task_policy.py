@@ -17,6 +17,7 @@ from rowlock.errors import OptionInvalid
 from rowlock.limits import Limit
 from rowlock.suggest import nearest
 from rowlock.task_options import (
+    ErrorClasses,
     Executor,
     RetryOption,
     TaskOptions,
@@ -29,13 +30,15 @@ F = TypeVar("F", bound=Callable[..., Any])
 AsBackend = Literal["as the backend"]
 
 _ATTRIBUTE = "rowlock_policy"
-OPTIONS = ("max_attempts", "retry", "timeout", "keep", "max_crashes")
+OPTIONS = ("max_attempts", "retry", "timeout", "keep", "expires", "max_crashes")
 # Names that other queues have for these options.
 _ELSEWHERE: Final = {
     "max_retries": "Use 'max_attempts', which counts the first run, too.",
     "retries": "Use 'max_attempts', which counts the first run, too.",
     "backoff": "Use 'retry'.",
     "retry_backoff": "Use 'retry'.",
+    "retry_for": "Use @policy(retry_for=...) of a task.",
+    "autoretry_for": "Use @policy(retry_for=...) of a task.",
     "retry_delay": "Use 'retry': rowlock.retry.fixed(seconds).",
     "time_limit": "Use 'timeout'.",
     "soft_time_limit": "Use 'timeout'.",
@@ -48,8 +51,11 @@ def policy(
     *,
     max_attempts: int | AsBackend = "as the backend",
     retry: RetryOption | AsBackend = "as the backend",
+    retry_for: ErrorClasses | None = None,
+    no_retry_for: ErrorClasses = (),
     timeout: float | timedelta | AsBackend | None = "as the backend",
     keep: float | timedelta | AsBackend | None = "as the backend",
+    expires: float | timedelta | AsBackend | None = "as the backend",
     max_crashes: int | AsBackend = "as the backend",
     executor: Executor = "auto",
     limit: Limit | None = None,
@@ -62,8 +68,11 @@ def policy(
     Args:
         max_attempts: Attempts before the task has failed.
         retry: How long to wait after a failure, as in `App.task`.
+        retry_for: Retry only after these exceptions, a class or several. None means all.
+        no_retry_for: Never retry after these.
         timeout: A run that takes longer fails. None means no limit.
         keep: How long to keep a succeeded job, and so its result. None means forever.
+        expires: Cancel a job instead of running it this long after its creation.
         max_crashes: How often a job may crash its process before it has failed.
         executor: "process" runs it in a process of its own.
         limit: A `rowlock.Limit`: how many of its jobs may run, and when. Its `per` names a
@@ -83,8 +92,11 @@ def policy(
     given = {
         "max_attempts": max_attempts,
         "retry": retry,
+        "retry_for": retry_for,
+        "no_retry_for": no_retry_for,
         "timeout": timeout,
         "keep": keep,
+        "expires": expires,
         "max_crashes": max_crashes,
         "executor": executor,
         "limit": limit,
@@ -121,9 +133,14 @@ def options_of(
         queue=queue,
         priority=0,
         max_attempts=chosen.get("max_attempts", config.MAX_ATTEMPTS_DEFAULT),
-        retry=retry_rules(chosen.get("retry", "jitter")),
+        retry=retry_rules(
+            chosen.get("retry", "jitter"),
+            chosen.get("retry_for"),
+            chosen.get("no_retry_for", ()),
+        ),
         timeout=chosen.get("timeout"),
         keep=chosen.get("keep", config.KEEP_SECONDS_DEFAULT),
+        expires=chosen.get("expires"),
         max_crashes=chosen.get("max_crashes", config.MAX_CRASHES_DEFAULT),
         executor=chosen.get("executor", "auto"),
         limit=chosen.get("limit"),

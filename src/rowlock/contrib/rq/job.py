@@ -89,6 +89,11 @@ class Job:
         self.meta: dict[str, Any] = _meta_of(job)
 
     @classmethod
+    def create(cls, *_: Any, **__: Any) -> Never:
+        """Not supported."""
+        raise Unsupported("Job.create", "call queue.enqueue(...)")
+
+    @classmethod
     def fetch(cls, id: str, connection: App | None = None) -> Self:
         """Return a job by its id. Raise `NoSuchJobError` if there is none."""
         app = app_of(connection)
@@ -272,8 +277,10 @@ class Job:
     def ended_at(self) -> datetime | None:
         return self._job.finished_at
 
-    def cancel(self) -> None:
-        """Cancel it. A running job gets a cancel request."""
+    def cancel(self, enqueue_dependents: bool = False) -> None:
+        """Cancel it, and what waits for it. A running job gets a cancel request."""
+        if enqueue_dependents:
+            raise Unsupported("cancel(enqueue_dependents=True)", "enqueue the others again")
         self.connection.cancel(self.id)
 
     def delete(self) -> None:
@@ -336,9 +343,11 @@ def status_of(found: RowlockJob) -> JobStatus:
             return JobStatus.CANCELED
 
 
-def cancel_job(job_id: str, connection: App | None = None) -> None:
+def cancel_job(
+    job_id: str, connection: App | None = None, enqueue_dependents: bool = False
+) -> None:
     """Cancel a job by its id."""
-    Job.fetch(job_id, connection=connection).cancel()
+    Job.fetch(job_id, connection=connection).cancel(enqueue_dependents)
 
 
 def requeue_job(job_id: str, connection: App | None = None) -> Job:
@@ -376,6 +385,10 @@ class Retry:
         self.intervals: list[int] = [interval] if isinstance(interval, int) else list(interval)
         if any(each < 0 for each in self.intervals):
             raise ValueError("interval: negative numbers are not allowed")
+
+    def __repr__(self) -> str:
+        interval = self.intervals[0] if len(self.intervals) == 1 else self.intervals
+        return f"Retry(max={self.max}, interval={interval}, enqueue_at_front=False)"
 
 
 class Dependency:

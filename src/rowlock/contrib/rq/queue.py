@@ -338,8 +338,14 @@ class Queue:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Queue) and other.name == self.name
 
+    def __lt__(self, other: Queue) -> bool:
+        return self.name < other.name
+
     def __hash__(self) -> int:
         return hash(self.name)
+
+    def __str__(self) -> str:
+        return f"<Queue {self.name}>"
 
     def __repr__(self) -> str:
         return f"Queue({self.name!r})"

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 from rowlock import codec, config
 from rowlock.clock import duration_us
 from rowlock.errors import OptionInvalid, RowlockError, StoreRefused
-from rowlock.job import Beat, Lease, Progress
+from rowlock.job import Beat, Lease, Progress, expiry_of
 from rowlock.lifecycle import (
     CancelSeen,
     Failed,
@@ -396,13 +396,14 @@ async def _claim(call: Call[LeaseRequest, None]) -> list[Lease]:
     """Lease up to `limit` jobs whose payloads fit into one answer.
 
     Each claim takes as many as should fit, by the size of the last payloads. Jobs that don't fit
-    are released.
+    are released, and those that have expired are cancelled.
     """
     asked, size = call.body, call.service.payload_size
     leases: list[Lease] = []
     sizes: list[int] = []
+    late = 0
     is_last = False
-    while not is_last and len(leases) < asked.limit:
+    while not is_last and len(leases) < asked.limit and late < config.HTTP_LEASE_LIMIT_MAX:
         fit = size.jobs_within(max(0, config.HTTP_LEASE_BYTES - sum(sizes)))
         if leases and fit == 0:
             break
@@ -416,6 +417,8 @@ async def _claim(call: Call[LeaseRequest, None]) -> list[Lease]:
             logger.warning("leased fewer jobs than requested: %s", error)
             break
         is_last = len(more) < wanted
+        more, expired = await _without_expired(call, more)
+        late += expired
         leases += more
         sizes += [_payload_bytes(lease) for lease in more]
         size.note(sizes[len(leases) - len(more) :])
@@ -454,14 +457,28 @@ def _worker(call: Call[LeaseRequest, None]) -> str:
     return worker_of(tenant, asked)
 
 
+async def _without_expired(
+    call: Call[LeaseRequest, None], leases: list[Lease]
+) -> tuple[list[Lease], int]:
+    """Cancel jobs that have expired. Return the others, and how many were cancelled."""
+    ends = [(lease, expiry_of(lease.row)) for lease in leases if lease.row is not None]
+    over = [Settlement(lease, CancelSeen(why)) for lease, why in ends if why is not None]
+    if over:
+        await _end_unrun(call, over)
+    return [lease for lease, why in ends if why is None], len(over)
+
+
 async def _give_back(call: Call[LeaseRequest, None], leases: Sequence[Lease]) -> None:
     """Release jobs that no client will run. If that fails, their leases have to expire."""
-    back = [Settlement(lease, NotBegun()) for lease in leases]
+    await _end_unrun(call, [Settlement(lease, NotBegun()) for lease in leases])
+
+
+async def _end_unrun(call: Call[LeaseRequest, None], ends: Sequence[Settlement]) -> None:
     try:
-        await call.service.store.arun(settle(back, chance=call.service.chance))
+        await call.service.store.arun(settle(ends, chance=call.service.chance))
     except RowlockError as error:
         logger.warning(
-            "could not release %d jobs, whose leases have to expire: %s", len(back), error
+            "could not release %d jobs, whose leases have to expire: %s", len(ends), error
         )
 
 

@@ -157,7 +157,8 @@ def put_nodes(draft: Draft, workflow: str, waiting: Sequence[Row] = ()) -> Steps
     held = [job for job in nodes if job.key is not None]
     others = [job for job in nodes if job.key is None]
     instead = yield from _put_held(held)
-    yield from insert_nodes(others, is_given=draft.is_resend)
+    is_given = draft.is_resend or any(job.is_resend for job in others)
+    yield from insert_nodes(others, is_given=is_given)
     edges = draft.edges
     if instead:
         found = yield from _look_at(sorted(set(instead.values())), workflow, draft.tenant)

@@ -1,10 +1,17 @@
 """As in Celery's guide for Django, with schedules and signals."""
 
 import os
+from datetime import timedelta
 
 from celery import Celery
 from celery.schedules import crontab
-from celery.signals import setup_logging, worker_process_init, worker_shutdown
+from celery.signals import (
+    before_task_publish,
+    setup_logging,
+    task_failure,
+    worker_process_init,
+    worker_shutdown,
+)
 from django.conf import settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "proj.settings")
@@ -15,6 +22,11 @@ app.autodiscover_tasks()
 app.autodiscover_tasks(lambda: settings.INSTALLED_APPS, related_name="more_tasks")
 app.conf.beat_schedule = {
     "nightly": {"task": "shop.tasks.report", "schedule": crontab(hour=3, minute=0), "args": (7,)},
+    "often": {
+        "task": "shop.orders.sweep",
+        "schedule": timedelta(minutes=10),
+        "options": {"expires": 300},
+    },
 }
 
 
@@ -36,6 +48,16 @@ def open_pools(**kwargs):
 @worker_shutdown.connect
 def close_pools(**kwargs):
     note("shutdown")
+
+
+@before_task_publish.connect
+def add_shop(headers=None, **kwargs):
+    headers["shop"] = "berlin"
+
+
+@task_failure.connect
+def on_failure(sender=None, exception=None, **kwargs):
+    note(f"signal: {sender.name} failed: {exception!r}")
 
 
 @app.task(bind=True, ignore_result=True)

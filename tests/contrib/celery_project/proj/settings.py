@@ -13,6 +13,10 @@ CELERY_RESULT_SERIALIZER = "json"
 CELERY_TIMEZONE = "Europe/Berlin"
 CELERY_TASK_TIME_LIMIT = 300
 CELERY_TASK_SOFT_TIME_LIMIT = 240
-CELERY_TASK_ROUTES = {"shop.tasks.report": {"queue": "reports"}}
+CELERY_TASK_ROUTES = {
+    "shop.tasks.report": {"queue": "reports"},
+    "shop.orders.*": {"queue": "orders", "priority": 5},
+}
+CELERY_IMPORTS = ("shop.orders",)
 CELERY_WORKER_CONCURRENCY = 4
 CELERY_TASK_ALWAYS_EAGER = False

@@ -26,7 +26,7 @@ import msgspec
 from rowlock.app import DATABASE_URL_VARIABLE, App
 from rowlock.clock import SystemClock, duration_us, from_us
 from rowlock.contrib.celery import fixups, signals
-from rowlock.contrib.celery.app.calls import Call, check_call, options_of
+from rowlock.contrib.celery.app.calls import Call, check_call, eta_of, headers_of, options_of
 from rowlock.contrib.celery.app.compose import BUILTINS, start
 from rowlock.contrib.celery.app.control import Control
 from rowlock.contrib.celery.app.task import Task as CeleryTask
@@ -37,14 +37,14 @@ from rowlock.contrib.celery.app.task import (
     limit_of,
     task_of,
 )
-from rowlock.contrib.celery.app.trace import run_job
-from rowlock.contrib.celery.canvas import LINKS, Signature, signature
+from rowlock.contrib.celery.app.trace import CanvasSchema, run_job
 from rowlock.contrib.celery.exceptions import NotRegistered
 from rowlock.contrib.celery.local import add_app, known_apps, the_task
 from rowlock.contrib.celery.result import AsyncResult, GroupResult, ResultSet
 from rowlock.contrib.celery.routes import Router
 from rowlock.contrib.celery.schedules import expression_of
 from rowlock.contrib.celery.settings import DEFAULTS, Settings, read_object
+from rowlock.contrib.celery.signatures import LINKS, Signature, signature
 from rowlock.contrib.celery.utils.log import task_logger
 from rowlock.contrib.compat import Unsupported, loosen
 from rowlock.cron import Cron, parse_cron
@@ -219,7 +219,7 @@ class Celery(App):
             executor=cast("Executor", task.executor),
         )
         made: RowlockTask[..., Any] = decorate(handler)
-        loosen(made)
+        loosen(made, CanvasSchema)
         self.tasks[made.name] = task
         self._apply_limits(task, made)
         return made
@@ -407,21 +407,24 @@ class Celery(App):
         links = {option: chosen[option] for option in LINKS if chosen.get(option)}
         if task is not None and self.conf.task_always_eager:
             check_call({option: value for option, value in chosen.items() if option not in LINKS})
-            given = {"headers": chosen.get("headers"), **links}
+            given = {"headers": headers_of(chosen), "throw": chosen.get("throw"), **links}
             return task.apply(args, kwargs, chosen.get("task_id"), **given)
         if links:
             result: AsyncResult = start(self, Signature(name, args, kwargs, chosen, app=self))
             return result
         call = self._call(name, args, kwargs, chosen)
-        send = partial(self._send, call, args, kwargs)
-        if not signals.before_task_publish.receivers and not signals.after_task_publish.receivers:
-            return send()
-        return self._send_announced(call, args, kwargs)
+        after = self._announce(call, args, kwargs)
+        sent = self._send(call, args, kwargs)
+        for send in after:
+            send()
+        return sent
 
-    def _send_announced(
-        self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> AsyncResult:
-        """Enqueue a call between the two signals. The first may change its headers."""
+    def _announce(
+        self, call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> list[Callable[[], object]]:
+        """Send the signal before an enqueue, which may change headers. Return the one after it."""
+        if not signals.before_task_publish.receivers and not signals.after_task_publish.receivers:
+            return []
         id = call.using["id"] or new_id()
         call.using["id"] = id
         headers = {**call.own.get("headers", {}), "id": id, "task": call.name}
@@ -431,9 +434,7 @@ class Celery(App):
         added = {name: value for name, value in headers.items() if name not in ("id", "task")}
         if added:
             call.own["headers"] = added
-        result = self._send(call, args, kwargs)
-        signals.after_task_publish.send(sender=call.name, **about)
-        return result
+        return [partial(signals.after_task_publish.send, sender=call.name, **about)]
 
     def _send(self, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> AsyncResult:
         task = self.tasks.get(call.name)
@@ -473,11 +474,15 @@ class Celery(App):
         kwargs: Mapping[str, Any],
         chosen: Mapping[str, Any],
         own: Mapping[str, Any],
-    ) -> TypedJob[Any]:
-        """Return the job of a step of a canvas. `own` is what its run needs to know."""
+    ) -> tuple[TypedJob[Any], list[Callable[[], object]]]:
+        """Return the job of a step of a canvas, and what to call when it is written.
+
+        `own` is what its run needs to know.
+        """
         call = self._call(task.full_name, args, kwargs, chosen)
-        call.own.update(own)
-        return cast("TypedJob[Any]", self._job(task, call, args, kwargs))
+        call.own.update({name: each for name, each in own.items() if each is not None})
+        after = self._announce(call, args, kwargs)
+        return cast("TypedJob[Any]", self._job(task, call, args, kwargs)), after
 
     def _call(
         self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], chosen: Mapping[str, Any]
@@ -502,8 +507,9 @@ class Celery(App):
         }
         if using["priority"] is None:
             using["priority"] = self.conf.task_default_priority
-        noted = {"headers": given.get("headers"), "soft": given.get("soft_time_limit")}
+        noted = {"headers": headers_of(given), "soft": given.get("soft_time_limit")}
         noted["ignore_result"] = given.get("ignore_result")
+        noted["eta"] = eta_of(using)
         return Call(
             name,
             using,

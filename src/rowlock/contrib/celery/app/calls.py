@@ -11,8 +11,9 @@ from rowlock.clock import SystemClock, from_us
 from rowlock.config import SECOND_US
 from rowlock.contrib.celery.app.task import Task
 from rowlock.contrib.celery.app.trace import EXPIRES
-from rowlock.contrib.celery.canvas import INSTEAD
 from rowlock.contrib.celery.result import CALL
+from rowlock.contrib.celery.signatures import INSTEAD
+from rowlock.contrib.celery.stamps import STAMPED, stamps_in
 from rowlock.contrib.compat import Unsupported
 
 # Options of a call that can't be followed, unless they are empty.
@@ -33,6 +34,7 @@ _CALL_HARMLESS: Final = frozenset(
     {
         "retry", "retry_policy", "compression", "delivery_mode", "add_to_parent", "mandatory",
         "immediate", "argsrepr", "kwargsrepr", "exchange_type", "routing_key", "serializer",
+        "throw",
     }
 )  # fmt: skip
 _CALL_USED: Final = frozenset(
@@ -88,8 +90,9 @@ def _seconds(span: float | timedelta) -> float:
 
 def check_call(chosen: Mapping[str, Any]) -> None:
     """Check the options of `apply_async`."""
+    stamps = (STAMPED, *(chosen.get(STAMPED) or ()))
     for option, value in chosen.items():
-        if value is None or value in ((), [], {}):
+        if value is None or value in ((), [], {}) or option in stamps:
             continue
         if option in _CALL_ADVICE:
             raise Unsupported(f"apply_async({option}=...)", _CALL_ADVICE[option])
@@ -107,3 +110,20 @@ def options_of(task: Task) -> dict[str, Any]:
     """Return the options of a task that its calls have, too."""
     own = {"queue": task.queue, "priority": task.priority, "expires": task.expires}
     return {name: value for name, value in own.items() if value is not None}
+
+
+def headers_of(chosen: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the headers of a call, with its stamps."""
+    stamps = stamps_in(chosen)
+    given: Mapping[str, Any] | None = chosen.get("headers")
+    return {**(given or {}), **stamps} if stamps else given
+
+
+def eta_of(using: Mapping[str, Any]) -> str | None:
+    """Return the time before which a job must not run, if it has one, as `request.eta` says it."""
+    if using["run_at"] is not None:
+        run_at: datetime = using["run_at"]
+        return run_at.isoformat()
+    if not using["delay"]:
+        return None
+    return from_us(SystemClock().now_us() + round(using["delay"] * SECOND_US)).isoformat()

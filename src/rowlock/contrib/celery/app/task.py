@@ -24,10 +24,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Never, cast
 from rowlock import config
 from rowlock.context import Cancel, Context, Fail, Release, Throttled
 from rowlock.contrib.celery import exceptions, fixups
-from rowlock.contrib.celery.canvas import INSTEAD, Signature, chunks, xmap, xstarmap
-from rowlock.contrib.celery.exceptions import Ignore, MaxRetriesExceededError, Reject, Retry
+from rowlock.contrib.celery.canvas import chain, chunks, xmap, xstarmap
+from rowlock.contrib.celery.exceptions import (
+    Ignore,
+    ImproperlyConfigured,
+    MaxRetriesExceededError,
+    Reject,
+    Replaced,
+    Retry,
+)
 from rowlock.contrib.celery.local import runs
 from rowlock.contrib.celery.result import AsyncResult, EagerResult, ReportedState
+from rowlock.contrib.celery.signatures import Signature
+from rowlock.contrib.celery.stamps import STAMPED
 from rowlock.contrib.compat import CallShape, Unsupported, seconds_until
 from rowlock.errors import OptionInvalid
 from rowlock.ids import new_id
@@ -91,7 +100,6 @@ _ANNOTATED: Final = frozenset(
 )  # fmt: skip
 # Names of Celery's task that have no meaning here.
 _MISSING: Final[Mapping[str, str]] = {
-    **{name: INSTEAD[name] for name in ("replace", "add_to_chord")},
     "backend": "results are stored with their jobs; read them with AsyncResult",
     "send_event": "connect a signal, or read the events of the HTTP API",
     "subtask_from_request": "call retry()",
@@ -119,10 +127,17 @@ class Request:
     expires: str | None = None
     timelimit: tuple[float | None, float | None] = (None, None)
     ignore_result: bool = False
-    # A run is a retry of its own, and knows no other yet.
+    # Of a canvas: the job that it began with, the job before this one, the id of the group, whether
+    # it is in the header of a chord, and how often the task has replaced itself.
+    canvas_root: str | None = None
     parent_id: str | None = None
     group: str | None = None
-    chord: None = None
+    chord: bool | None = None
+    replaced_task_nesting: int = 0
+    # Jobs that `add_to_chord` has added.
+    chord_additions: list[str] = field(default_factory=list[str])
+    stamps: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    stamped_headers: Sequence[str] = ()
     chain: None = None
     callbacks: None = None
     errbacks: None = None
@@ -130,8 +145,13 @@ class Request:
 
     @property
     def root_id(self) -> str | None:
-        """The same as `id`."""
-        return self.id
+        """The id of the job that the canvas began with, or its own."""
+        return self.canvas_root or self.id
+
+    @property
+    def task_name(self) -> str | None:
+        """The same as `task`."""
+        return self.task
 
     @property
     def correlation_id(self) -> str | None:
@@ -267,6 +287,8 @@ class Task:
         headers = options.get("headers") or {}
         request = Request(
             id=task_id or new_id(),
+            stamps=headers.get("stamps", {}),
+            stamped_headers=headers.get(STAMPED, ()),
             task=self.full_name,
             args=list(args or ()),
             kwargs=dict(kwargs or {}),
@@ -358,6 +380,7 @@ class Task:
         request = self.request
         if request.called_directly:
             raise exc or Retry("Task can be retried")
+        options = {name: value for name, value in options.items() if value is not None}
         for value, now in ((args, list(request.args)), (kwargs, dict(request.kwargs))):
             if value is not None and (type(now)(value) != now or options):
                 raise Unsupported("retry() with other arguments", "enqueue another job and return")
@@ -377,6 +400,39 @@ class Task:
         raise Unsupported(
             f"retry number {request.retries + 1}", "give the task itself a larger max_retries"
         )
+
+    def replace(self, sig: Signature) -> Any:
+        """Let another task or canvas take the place of this run. It ends here.
+
+        Its job then has the result of that one, and what waits for it waits for that one, too.
+        """
+        if isinstance(sig, chain) and not sig.tasks:
+            raise ImproperlyConfigured("Cannot replace with an empty chain")
+        return self.on_replace(sig)
+
+    def on_replace(self, sig: Signature) -> Any:
+        """Called by `replace`. Override it to change the signature before."""
+        from rowlock.contrib.celery.app.compose import replace_run
+
+        request = self.request
+        if request.context is None:
+            return sig.apply().get()
+        if request.stamps:
+            sig.stamp(append_stamps=True, **request.stamps)
+        raise Replaced(replace_run(request, sig, self.app))
+
+    def add_to_chord(self, sig: Signature, lazy: bool = False) -> Any:
+        """Add a task or a canvas to the header of the chord that this run belongs to."""
+        from rowlock.contrib.celery.app.compose import extend_chord
+
+        request = self.request
+        if not request.chord or request.context is None:
+            raise ValueError("Current task is not member of any chord")
+        if lazy:
+            raise Unsupported("add_to_chord(lazy=True)", "leave it out")
+        added = extend_chord(request, sig, self.app)
+        request.chord_additions.append(added.id)
+        return added
 
     def _retry_seconds(self, eta: datetime | None, countdown: float | None) -> float:
         if countdown is not None:

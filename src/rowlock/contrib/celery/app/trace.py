@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from rowlock import codec
 from rowlock.context import Cancel, Context, Fail, Release, Throttled, TimedOut
 from rowlock.contrib.celery import fixups, signals, states
 from rowlock.contrib.celery.app.task import Request, Task
@@ -22,12 +24,23 @@ from rowlock.contrib.celery.exceptions import (
     ExceptionInfo,
     Ignore,
     Reject,
+    Replaced,
     Retry,
     SoftTimeLimitExceeded,
 )
 from rowlock.contrib.celery.local import runs
-from rowlock.contrib.celery.result import AsyncResult, EagerResult, call_of
-from rowlock.contrib.compat import is_over, permanent
+from rowlock.contrib.celery.result import (
+    REPLACED,
+    AsyncResult,
+    EagerResult,
+    ResultSet,
+    call_of,
+    replaced_mark,
+    resolved,
+)
+from rowlock.contrib.celery.stamps import STAMPED
+from rowlock.contrib.compat import LooseSchema, is_over, permanent
+from rowlock.errors import PayloadInvalid
 from rowlock.interrupts import call_within
 
 if TYPE_CHECKING:
@@ -39,6 +52,8 @@ logger: logging.Logger = logging.getLogger("rowlock.contrib.celery")
 # The keys in a job's `meta`.
 EXPIRES: Final = "expires_at"
 IGNORED: Final = "ignored"
+# The argument of a run whose payload is not decoded yet.
+_UNTYPED: Final = "rowlock_untyped"
 
 _NO_HOOKS: Final = (states.IGNORED, states.REJECTED, states.REVOKED)
 
@@ -56,6 +71,8 @@ def run_job(task: Task, context: Context, arguments: Mapping[str, Any]) -> Any:
             raise permanent(overdue)
         try:
             result = trace(task, request)
+        except Replaced as replaced:
+            return replaced.mark
         except Ignore as ignored:
             raise Cancel(f"{IGNORED}: {ignored}") from None
         except Reject as rejected:
@@ -67,8 +84,19 @@ def run_job(task: Task, context: Context, arguments: Mapping[str, Any]) -> Any:
         except Exception as error:  # noqa: BLE001  # raised on below, without this one as its context
             failed = error
         else:
-            return None if request.ignore_result else result
+            return _stored(request, None if request.ignore_result else result)
     raise permanent(failed)
+
+
+def _stored(request: Request, result: Any) -> Any:
+    """Return what a job keeps of the value of its run."""
+    if isinstance(result, AsyncResult | ResultSet):
+        result = result.as_tuple()
+    return (
+        replaced_mark(value=result, more=request.chord_additions)
+        if request.chord_additions
+        else result
+    )
 
 
 def run_eagerly(task: Task, request: Request, *, throw: bool) -> EagerResult:
@@ -209,10 +237,14 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
     """Return what `self.request` says of a job's run."""
     job = context.job
     own = call_of(job)
+    if _UNTYPED in arguments:
+        arguments = _typed(task, job, arguments[_UNTYPED])
     args, kwargs = task.shape.call(arguments, given=own.get("args", 0))
+    headers = own.get("headers", {})
     if own.get("failed"):
         # An errback: what ended the other job takes the place of three arguments.
-        args = (*_failure_of(task.app, str(own["failed"])), *args[3:])
+        room = own.get("room", 3)
+        args = (*_failure_of(task.app, str(own["failed"]))[:room], *args[room:])
     soft = own.get("soft", task.app.soft_limit_of(task))
     return Request(
         id=job.id,
@@ -222,7 +254,16 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
         kwargs=kwargs,
         called_directly=False,
         context=context,
-        headers=own.get("headers", {}),
+        headers=headers,
+        stamps=headers.get("stamps", {}),
+        stamped_headers=headers.get(STAMPED, ()),
+        canvas_root=own.get("root"),
+        parent_id=own.get("parent"),
+        group=own.get("group"),
+        # The body of a chord knows it from the header, by what it gets.
+        chord=bool(own.get("group")) or None,
+        replaced_task_nesting=own.get("nesting", 0),
+        eta=own.get("eta"),
         delivery_info={
             "exchange": "",
             "routing_key": job.queue,
@@ -234,6 +275,33 @@ def request_of(task: Task, context: Context, arguments: Mapping[str, Any]) -> Re
         timelimit=(job.timeout, soft),
         ignore_result=own.get("ignore_result", task.app.ignores_result_of(task)),
     )
+
+
+class CanvasSchema(LooseSchema):
+    """Leaves a payload as it is if a result in it names other jobs, which the run reads first."""
+
+    def arguments(self, payload_text: str) -> dict[str, Any]:
+        """As of all tasks, or the text itself."""
+        if f'"{REPLACED}"' in payload_text:
+            return {_UNTYPED: payload_text}
+        return self.typed(payload_text)
+
+    def typed(self, payload_text: str) -> dict[str, Any]:
+        """As `arguments` of all tasks."""
+        return super().arguments(payload_text)
+
+
+def _typed(task: Task, job: Job, payload_text: str) -> dict[str, Any]:
+    """Return the arguments of a payload, with the values of the jobs that it names."""
+    fields = codec.decode(payload_text)
+    if call_of(job).get("gets"):
+        fields = {name: resolved(task.app, job, each) for name, each in fields.items()}
+    schema = task.bound.schema
+    assert isinstance(schema, CanvasSchema)
+    try:
+        return schema.typed(json.dumps(fields))
+    except PayloadInvalid as error:
+        raise permanent(error) from None
 
 
 def _failure_of(app: Celery, id: str) -> tuple[Request, Any, str | None]:

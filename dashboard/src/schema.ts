@@ -2426,7 +2426,7 @@ export interface components {
          * @description The type of an event: of a run or a job or, for a watched job, of its state or progress.
          * @enum {unknown}
          */
-        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded" | "workflow";
+        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded" | "waiting" | "workflow";
         /**
          * Event
          * @description The data of one server-sent event.

@@ -20,6 +20,7 @@ import { Schedules } from "./screens/schedules.tsx";
 import { SignIn } from "./screens/signin.tsx";
 import { System } from "./screens/system.tsx";
 import { Workers } from "./screens/workers.tsx";
+import { Workflows } from "./screens/workflows.tsx";
 import { enter, isOver, me, type Me, takeLoginCode } from "./session.ts";
 import { isDark, turn } from "./theme.ts";
 import { Button, Empty, Skeleton, Trouble } from "./ui/basics.tsx";
@@ -28,8 +29,12 @@ import { AwayBanner, Pulse } from "./ui/connection.tsx";
 import { Dialogs } from "./ui/dialog.tsx";
 import { Icon } from "./ui/icons.tsx";
 import { listenToKeys, showShortcuts } from "./ui/keys.tsx";
+import { lazy } from "./ui/lazy.tsx";
 import { showPalette } from "./ui/palette.tsx";
 import { tell, Toasts } from "./ui/toasts.tsx";
+
+// The graph is for those who look at one.
+const WorkflowScreen = lazy(async () => (await import("./screens/workflow.tsx")).WorkflowScreen);
 
 export function App() {
   const [problem, setProblem] = useState<Problem>();
@@ -174,6 +179,8 @@ function screen(path: string[]): JSX.Element {
       return id ? <JobScreen id={id} key={id} /> : <Jobs />;
     case "dead":
       return <Dead />;
+    case "workflows":
+      return id ? <WorkflowScreen id={id} key={id} /> : <Workflows />;
     case "queues":
       return <Queues />;
     case "workers":

@@ -120,7 +120,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The job that enqueued it, and the jobs that it enqueued
+         * The jobs that it comes from and waits for, and those that follow or wait for it
          * @description Scope: `read`.
          */
         get: operations["getRelatedJobs"];
@@ -1334,10 +1334,16 @@ export interface components {
          * @description The job whose success enqueued this one, and the jobs that its own success enqueued.
          *
          *         `parent` is null if the job has none, or if it was removed. Its id stays in `meta.parent`.
+         *
+         *         `waits_for` are jobs that it waits for or waited for, `waited_for_by` jobs that wait for it. At
+         *         most 20 of each are listed. `is_cut` is true if there are more.
          */
         RelatedJobs: {
             parent: components["schemas"]["JobSummary"] | null;
             follow_ups: components["schemas"]["JobSummary"][];
+            waits_for: components["schemas"]["JobSummary"][];
+            waited_for_by: components["schemas"]["JobSummary"][];
+            is_cut: boolean;
         };
         /**
          * JobLog
@@ -3297,7 +3303,10 @@ export interface operations {
                      *           "waits_for": 0,
                      *           "stack": null
                      *         }
-                     *       ]
+                     *       ],
+                     *       "waits_for": [],
+                     *       "waited_for_by": [],
+                     *       "is_cut": false
                      *     }
                      */
                     "application/json": components["schemas"]["RelatedJobs"];

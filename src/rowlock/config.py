@@ -190,6 +190,8 @@ WORKFLOW_SWEEP_SECONDS: Final = 2.5
 """Interval at which a worker notes which workflows have ended, and looks for passed deadlines."""
 WORKFLOW_STACKS_MAX: Final = 200
 """Most groups of like jobs that the picture of a workflow has."""
+RELATED_JOBS_MAX: Final = 20
+"""Most jobs that are listed as those that a job waits for, and as those that wait for it."""
 INPUTS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Most bytes of results of other jobs that one job gets."""
 

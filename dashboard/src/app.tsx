@@ -15,13 +15,15 @@ import { Jobs } from "./screens/jobs.tsx";
 import { KindScreen, Kinds } from "./screens/kinds.tsx";
 import { LimitScreen, Limits } from "./screens/limits.tsx";
 import { Overview } from "./screens/overview.tsx";
+import { QueueScreen } from "./screens/queue.tsx";
 import { Queues } from "./screens/queues.tsx";
 import { Schedules } from "./screens/schedules.tsx";
 import { SignIn } from "./screens/signin.tsx";
 import { System } from "./screens/system.tsx";
+import { TenantScreen } from "./screens/tenant.tsx";
 import { Workers } from "./screens/workers.tsx";
 import { Workflows } from "./screens/workflows.tsx";
-import { enter, isOver, me, type Me, takeLoginCode } from "./session.ts";
+import { enter, isOver, may, me, type Me, takeLoginCode } from "./session.ts";
 import { isDark, turn } from "./theme.ts";
 import { Button, Empty, Skeleton, Trouble } from "./ui/basics.tsx";
 import { Boundary } from "./ui/boundary.tsx";
@@ -159,7 +161,9 @@ function Screen({ path }: { path: string[] }) {
 
 function screen(path: string[]): JSX.Element {
   const [name = "", id] = path;
-  if (!visible().some((each) => each.path === name)) {
+  // A tenant has no place in the menu: one comes to it from its jobs.
+  const isTenant = name === "tenants" && id !== undefined && may("read");
+  if (!isTenant && !visible().some((each) => each.path === name)) {
     const first = visible()[0];
     if (name === "" && first) {
       queueMicrotask(() => go(to([first.path])));
@@ -182,7 +186,9 @@ function screen(path: string[]): JSX.Element {
     case "workflows":
       return id ? <WorkflowScreen id={id} key={id} /> : <Workflows />;
     case "queues":
-      return <Queues />;
+      return id ? <QueueScreen name={id} key={id} /> : <Queues />;
+    case "tenants":
+      return <TenantScreen tenant={id ?? ""} key={id} />;
     case "workers":
       return <Workers />;
     case "schedules":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -32,6 +33,7 @@ PATHS = {
     "dead": "Dead letters",
     "workflows": "Workflows",
     "queues": "Queues",
+    f"queues/{quote(QUEUE, safe='')}": "queue/",
     "workers": "Workers",
     "limits": "Limits",
     "schedules": "Schedules",

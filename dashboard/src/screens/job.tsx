@@ -319,7 +319,7 @@ function Details({ job }: { job: Job }) {
         ["Attempt", `${job.attempt} of ${job.max_attempts}`],
         ...(job.tenant
           ? [
-              ["Tenant", <a href={to(["jobs"], { tenant: job.tenant })}>{job.tenant}</a>] as [
+              ["Tenant", <a href={to(["tenants", job.tenant])}>{job.tenant}</a>] as [
                 string,
                 preact.JSX.Element,
               ],

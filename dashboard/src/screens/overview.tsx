@@ -5,30 +5,22 @@ import { get, getWhole, type Problem, type Schemas } from "../api.ts";
 import { count, duration, plural, rate, rateUnit } from "../format.ts";
 import { type Finding, findings, inSlots } from "../health.ts";
 import {
-  COUNTS,
-  depth,
-  DURATIONS,
   everyMs,
   type History,
   isRange,
   isYoung,
   loadHistory,
-  oldest,
-  percentiles,
   type Range,
   RANGES,
-  rateScale,
   throughput,
-  timesOf,
   totalRuns,
-  unitOf,
   wordsOf,
 } from "../history.ts";
 import { now, useLive } from "../live.ts";
 import { route, to } from "../router.ts";
 import { may, seesAll } from "../session.ts";
 import { Command, Count, Head, Panel, Skeleton, StateBadge, Time, Trouble } from "../ui/basics.tsx";
-import { ChartPanel } from "../ui/chart.tsx";
+import { HistoryCharts } from "../ui/historycharts.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Sparkline } from "../ui/sparkline.tsx";
 
@@ -75,7 +67,7 @@ export function Overview() {
       {problem ? <Trouble problem={problem} retry={retry} /> : null}
       <Verdict current={current.data} history={past.data} problem={problem} range={range} />
       <Tiles current={current.data} history={past.data} range={range} />
-      {seesAll() ? <Charts history={past.data} range={range} /> : null}
+      {seesAll() ? <HistoryCharts history={past.data} range={range} /> : null}
       <div class="pair">
         <Panel title="Queues" aside={<a href="#/queues">All queues</a>}>
           <QueueList current={current.data} />
@@ -322,7 +314,7 @@ function summed(
   );
 }
 
-function Tile({
+export function Tile({
   label,
   value,
   note,
@@ -343,64 +335,6 @@ function Tile({
   );
 }
 
-function Charts({ history, range }: { history: History | undefined; range: Range }) {
-  if (!history) {
-    return (
-      <div class="charts">
-        {[0, 1, 2, 3, 4].map((each) => (
-          <section class="panel chart-bone" key={each} />
-        ))}
-      </div>
-    );
-  }
-  const series = history.series[0];
-  const times = timesOf(history);
-  const runs = throughput(history, series);
-  const span = `in the last ${wordsOf(range)}`;
-  return (
-    <div class="charts">
-      <ChartPanel
-        title="Throughput"
-        class="chart-wide"
-        times={times}
-        lines={runs}
-        scale={rateScale(unitOf(runs))}
-        nothing={`Nothing ran ${span}.`}
-        height={196}
-        isStacked
-      />
-      <ChartPanel
-        title="Waiting time"
-        times={times}
-        lines={percentiles(history, series, "wait")}
-        scale={DURATIONS}
-        nothing={`Nothing ran ${span}.`}
-      />
-      <ChartPanel
-        title="Run time"
-        times={times}
-        lines={percentiles(history, series, "run")}
-        scale={DURATIONS}
-        nothing={`Nothing ran ${span}.`}
-      />
-      <ChartPanel
-        title="Depth"
-        times={times}
-        lines={depth(history)}
-        scale={COUNTS}
-        nothing={`No job was found waiting ${span}; it is looked at once a minute.`}
-      />
-      <ChartPanel
-        title="Age of the oldest ready job"
-        times={times}
-        lines={oldest(history)}
-        scale={DURATIONS}
-        nothing={`No job was found waiting ${span}; it is looked at once a minute.`}
-      />
-    </div>
-  );
-}
-
 function QueueList({ current }: { current: Now | undefined }) {
   if (!current) return <Skeleton rows={4} />;
   if (!current.queues.length) return <p class="soft">There are none yet.</p>;
@@ -417,7 +351,7 @@ function QueueList({ current }: { current: Now | undefined }) {
     <ul class="lines">
       {busiest.map((each) => (
         <li key={each.queue}>
-          <a class="name grow" href={to(["jobs"], { queue: each.queue })}>
+          <a class="name grow" href={to(["queues", each.queue])}>
             {each.queue}
           </a>
           {each.is_paused ? <span class="tag tag-warn">paused</span> : null}

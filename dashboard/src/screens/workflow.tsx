@@ -211,7 +211,7 @@ function Details({ workflow }: { workflow: Workflow }) {
     ["Ended", workflow.ended_at, (at) => <Time at={at} />],
     ["Deadline", workflow.deadline, (at) => <Time at={at} />],
     ["Key", workflow.key, (key) => key],
-    ["Tenant", workflow.tenant, (tenant) => <a href={to(["workflows"], { tenant })}>{tenant}</a>],
+    ["Tenant", workflow.tenant, (tenant) => <a href={to(["tenants", tenant])}>{tenant}</a>],
     [
       "Begun by",
       workflow.parent,

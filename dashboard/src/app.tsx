@@ -102,7 +102,8 @@ function useArrival(address: string, title: string): string {
   const [announced, announce] = useState("");
   const isFirst = useRef(true);
   useEffect(() => {
-    document.title = `${title} · rowlock`;
+    const place = me.value?.environment?.name;
+    document.title = `${title} · ${place ? `${place} · ` : ""}rowlock`;
     if (isFirst.current) {
       isFirst.current = false;
       return;
@@ -126,8 +127,21 @@ function Frame() {
   function hear(event: KeyboardEvent): void {
     if (event.key === "Escape" && isMenuOpen) setMenuOpen(false);
   }
+  const environment = me.value?.environment;
+  if (name === "wall" && may("read")) {
+    return (
+      <main id="main" class="screen wall" tabIndex={-1}>
+        {environment ? <div class={`strip place-${environment.color}`} /> : null}
+        <AwayBanner />
+        <Boundary key={address}>
+          <Overview isWall />
+        </Boundary>
+      </main>
+    );
+  }
   return (
     <div class="frame" onKeyDown={hear}>
+      {environment ? <div class={`strip place-${environment.color}`} /> : null}
       <header class="topbar">
         <Button
           kind="ghost"
@@ -137,6 +151,7 @@ function Frame() {
           onClick={() => setMenuOpen(!isMenuOpen)}
         />
         <Brand />
+        <Place />
         <Button kind="ghost" icon="search" label="Search or jump" onClick={showPalette} />
       </header>
       {isMenuOpen ? <div class="veil" onClick={() => setMenuOpen(false)} /> : null}
@@ -217,10 +232,18 @@ function Brand() {
   );
 }
 
+/** Where one is: a change meant for another place is the costliest of mistakes. */
+function Place() {
+  const environment = me.value?.environment;
+  if (!environment) return null;
+  return <p class={`place place-${environment.color}`}>{environment.name}</p>;
+}
+
 function Menu({ current, isOpen }: { current: string; isOpen: boolean }) {
   return (
     <nav class={`menu ${isOpen ? "menu-open" : ""}`} aria-label="Main">
       <Brand />
+      <Place />
       <button type="button" class="jump" title="Search or jump" onClick={showPalette}>
         <Icon name="search" /> <span>Search</span> <kbd>{isMac() ? "⌘" : "Ctrl"} K</kbd>
       </button>

@@ -2320,6 +2320,7 @@ export interface components {
             is_open: boolean;
             can_create_tokens: boolean;
             version: string;
+            environment: components["schemas"]["Environment"] | null;
         };
         /**
          * Scope
@@ -2330,6 +2331,20 @@ export interface components {
          * @enum {unknown}
          */
         Scope: "admin" | "enqueue" | "read" | "work";
+        /**
+         * Environment
+         * @description Where the server runs, for people.
+         */
+        Environment: {
+            name: string;
+            color: components["schemas"]["EnvironmentColor"];
+        };
+        /**
+         * EnvironmentColor
+         * @description The color in which the dashboard shows the name of its environment.
+         * @enum {unknown}
+         */
+        EnvironmentColor: "amber" | "blue" | "green" | "grey" | "red" | "violet";
         /**
          * HistoryRange
          * @description The last five minutes, hour, day or week.
@@ -6341,7 +6356,11 @@ export interface operations {
                      *       ],
                      *       "is_open": false,
                      *       "can_create_tokens": false,
-                     *       "version": "0.1.0"
+                     *       "version": "0.1.0",
+                     *       "environment": {
+                     *         "name": "production",
+                     *         "color": "red"
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];

@@ -556,6 +556,8 @@ HTTP_ANNOUNCED_BYTES_MAX: Final = 4 * 1024 * 1024
 HTTP_KINDS_LIMIT_MAX: Final = 1_000
 """Most kinds per page over HTTP. Per request."""
 # Full jobs are large: a page of them over HTTP is smaller than in the library.
+ENVIRONMENT_CHARACTERS_MAX: Final = 40
+"""Longest name of an environment that the dashboard shows."""
 HTTP_LIST_LIMIT_MAX: Final = 200
 """Most items per page over HTTP. Per request."""
 # Room for a name of 200 characters in any language, sealed.

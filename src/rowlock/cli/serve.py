@@ -30,6 +30,14 @@ logger: logging.Logger = logging.getLogger("rowlock.server")
     show_envvar=True,
     help="Serve only the API, without the dashboard.",
 )
+@click.option(
+    "--environment",
+    metavar="NAME[:COLOR]",
+    envvar="ROWLOCK_ENVIRONMENT",
+    show_envvar=True,
+    help="Name in the frame of the dashboard, such as production:red. Colors: grey, red, amber, "
+    "green, blue, violet.",
+)
 @log_options
 @click.pass_obj
 def serve(
@@ -40,6 +48,7 @@ def serve(
     is_open: bool,
     trusted_proxies: list[str],
     no_dashboard: bool,
+    environment: str | None,
     log_level: Level,
     log_format: Format,
 ) -> None:
@@ -67,6 +76,7 @@ def serve(
             has_login=log_format == "console" and not no_dashboard,
             trusted_proxies=trusted_proxies,
             has_dashboard=not no_dashboard,
+            environment=environment,
         )
         if log_format == "console":
             address = server.address

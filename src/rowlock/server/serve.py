@@ -88,6 +88,7 @@ class HttpServer:
         has_login: bool = False,
         trusted_proxies: Sequence[str] = (),
         has_dashboard: bool = True,
+        environment: str | None = None,
     ) -> None:
         proxies = Proxies(networks_of(trusted_proxies))
         state = _token_state(app)
@@ -107,7 +108,9 @@ class HttpServer:
             proxies=proxies,
             login=None if self._login is None else digest_of(self._login),
         )
-        self._api = Api(Service(app, access=access, has_dashboard=has_dashboard))
+        self._api = Api(
+            Service(app, access=access, has_dashboard=has_dashboard, environment=environment)
+        )
         self._server = _UvicornServer(self._api, self._connections)
         self._thread: threading.Thread | None = None
 

@@ -257,6 +257,8 @@ def test_a_job_that_waits_for_its_worker_is_not_shown_as_running(dashboard):
     expect(tile.locator(".tile-note")).to_have_text("of 2 slots, 3 claimed ahead")
     dashboard.show("workers", "Workers")
     expect(page.get_by_text("2 jobs running in 2 slots, 3 claimed ahead")).to_be_visible()
+    dashboard.show("jobs", "Jobs")
+    expect(page.locator(".tab", has_text="running")).to_have_text("running2, 3 claimed ahead")
     (held, *_) = app.list(state="running").jobs
     dashboard.show_job(held)
     expect(page.locator(".why")).to_contain_text(

@@ -15,12 +15,15 @@ import { Jobs } from "./screens/jobs.tsx";
 import { KindScreen, Kinds } from "./screens/kinds.tsx";
 import { LimitScreen, Limits } from "./screens/limits.tsx";
 import { Overview } from "./screens/overview.tsx";
+import { QueueScreen } from "./screens/queue.tsx";
 import { Queues } from "./screens/queues.tsx";
 import { Schedules } from "./screens/schedules.tsx";
 import { SignIn } from "./screens/signin.tsx";
 import { System } from "./screens/system.tsx";
+import { TenantScreen } from "./screens/tenant.tsx";
 import { Workers } from "./screens/workers.tsx";
-import { enter, isOver, me, type Me, takeLoginCode } from "./session.ts";
+import { Workflows } from "./screens/workflows.tsx";
+import { enter, isOver, may, me, type Me, takeLoginCode } from "./session.ts";
 import { isDark, turn } from "./theme.ts";
 import { Button, Empty, Skeleton, Trouble } from "./ui/basics.tsx";
 import { Boundary } from "./ui/boundary.tsx";
@@ -28,8 +31,12 @@ import { AwayBanner, Pulse } from "./ui/connection.tsx";
 import { Dialogs } from "./ui/dialog.tsx";
 import { Icon } from "./ui/icons.tsx";
 import { listenToKeys, showShortcuts } from "./ui/keys.tsx";
+import { lazy } from "./ui/lazy.tsx";
 import { showPalette } from "./ui/palette.tsx";
 import { tell, Toasts } from "./ui/toasts.tsx";
+
+// The graph is for those who look at one.
+const WorkflowScreen = lazy(async () => (await import("./screens/workflow.tsx")).WorkflowScreen);
 
 export function App() {
   const [problem, setProblem] = useState<Problem>();
@@ -95,7 +102,8 @@ function useArrival(address: string, title: string): string {
   const [announced, announce] = useState("");
   const isFirst = useRef(true);
   useEffect(() => {
-    document.title = `${title} · rowlock`;
+    const place = me.value?.environment?.name;
+    document.title = `${title} · ${place ? `${place} · ` : ""}rowlock`;
     if (isFirst.current) {
       isFirst.current = false;
       return;
@@ -119,8 +127,21 @@ function Frame() {
   function hear(event: KeyboardEvent): void {
     if (event.key === "Escape" && isMenuOpen) setMenuOpen(false);
   }
+  const environment = me.value?.environment;
+  if (name === "wall" && may("read")) {
+    return (
+      <main id="main" class="screen wall" tabIndex={-1}>
+        {environment ? <div class={`strip place-${environment.color}`} /> : null}
+        <AwayBanner />
+        <Boundary key={address}>
+          <Overview isWall />
+        </Boundary>
+      </main>
+    );
+  }
   return (
     <div class="frame" onKeyDown={hear}>
+      {environment ? <div class={`strip place-${environment.color}`} /> : null}
       <header class="topbar">
         <Button
           kind="ghost"
@@ -130,6 +151,7 @@ function Frame() {
           onClick={() => setMenuOpen(!isMenuOpen)}
         />
         <Brand />
+        <Place />
         <Button kind="ghost" icon="search" label="Search or jump" onClick={showPalette} />
       </header>
       {isMenuOpen ? <div class="veil" onClick={() => setMenuOpen(false)} /> : null}
@@ -154,7 +176,9 @@ function Screen({ path }: { path: string[] }) {
 
 function screen(path: string[]): JSX.Element {
   const [name = "", id] = path;
-  if (!visible().some((each) => each.path === name)) {
+  // A tenant has no place in the menu: one comes to it from its jobs.
+  const isTenant = name === "tenants" && id !== undefined && may("read");
+  if (!isTenant && !visible().some((each) => each.path === name)) {
     const first = visible()[0];
     if (name === "" && first) {
       queueMicrotask(() => go(to([first.path])));
@@ -174,8 +198,12 @@ function screen(path: string[]): JSX.Element {
       return id ? <JobScreen id={id} key={id} /> : <Jobs />;
     case "dead":
       return <Dead />;
+    case "workflows":
+      return id ? <WorkflowScreen id={id} key={id} /> : <Workflows />;
     case "queues":
-      return <Queues />;
+      return id ? <QueueScreen name={id} key={id} /> : <Queues />;
+    case "tenants":
+      return <TenantScreen tenant={id ?? ""} key={id} />;
     case "workers":
       return <Workers />;
     case "schedules":
@@ -204,10 +232,18 @@ function Brand() {
   );
 }
 
+/** Where one is: a change meant for another place is the costliest of mistakes. */
+function Place() {
+  const environment = me.value?.environment;
+  if (!environment) return null;
+  return <p class={`place place-${environment.color}`}>{environment.name}</p>;
+}
+
 function Menu({ current, isOpen }: { current: string; isOpen: boolean }) {
   return (
     <nav class={`menu ${isOpen ? "menu-open" : ""}`} aria-label="Main">
       <Brand />
+      <Place />
       <button type="button" class="jump" title="Search or jump" onClick={showPalette}>
         <Icon name="search" /> <span>Search</span> <kbd>{isMac() ? "⌘" : "Ctrl"} K</kbd>
       </button>

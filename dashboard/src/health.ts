@@ -21,6 +21,8 @@ export interface Facts {
 
 export interface Finding {
   level: "bad" | "warn";
+  /** How bad it is among those of its level: how many times beyond what is usual. */
+  weight: number;
   text: string;
   /** Where to look: a path and a query. */
   path: string[];
@@ -41,11 +43,12 @@ export function findings(facts: Facts): Finding[] {
     const text = ready
       ? `No worker is running, and ${plural(ready, "job")} ${ready === 1 ? "waits" : "wait"}`
       : "No worker is running";
-    found.push({ level: ready ? "bad" : "warn", text, path: ["workers"] });
+    // Nothing else gets better before this does.
+    found.push({ level: ready ? "bad" : "warn", weight: Infinity, text, path: ["workers"] });
   }
   for (const queue of facts.queues) found.push(...ofQueue(queue));
   if (facts.runs) found.push(...ofRuns(facts.runs, facts.span));
-  return found.sort((a, b) => rank(a) - rank(b));
+  return found.sort((a, b) => rank(a) - rank(b) || b.weight - a.weight);
 }
 
 function rank(finding: Finding): number {
@@ -58,14 +61,19 @@ function ofQueue(queue: QueueFacts): Finding[] {
   if (queue.is_paused) {
     const waiting = ready.value ? `, and ${count(ready.value)} of its jobs are ready` : "";
     return [
-      { level: "warn", text: `The queue ${queue.queue} is paused${waiting}`, path: ["queues"] },
+      {
+        level: "warn",
+        weight: ready.value ? 1 : 0,
+        text: `The queue ${queue.queue} is paused${waiting}`,
+        path: ["queues", queue.queue],
+      },
     ];
   }
   const age = queue.oldest_ready_seconds ?? 0;
   if (age < OLD_SECONDS) return [];
   const level = age >= TOO_OLD_SECONDS ? "bad" : "warn";
   const text = `The oldest ready job of ${queue.queue} has waited ${duration(Math.round(age))}`;
-  return [{ level, text, path: ["jobs"], query }];
+  return [{ level, weight: age / TOO_OLD_SECONDS, text, path: ["jobs"], query }];
 }
 
 function ofRuns(runs: NonNullable<Facts["runs"]>, span: string | undefined): Finding[] {
@@ -75,12 +83,13 @@ function ofRuns(runs: NonNullable<Facts["runs"]>, span: string | undefined): Fin
   const failed = runs.retrying + runs.dead;
   if (runs.dead) {
     const text = `${plural(runs.dead, "job was", "jobs were")} given up${lately}`;
-    found.push({ level: "warn", text, path: ["dead"] });
+    found.push({ level: "warn", weight: 0.5, text, path: ["dead"] });
   }
   if (total >= RUNS_MIN && failed / total >= FAILING) {
     const level = failed / total >= FAILING_BADLY ? "bad" : "warn";
     found.push({
       level,
+      weight: failed / total / FAILING_BADLY,
       text: `${share(failed, total)} of all runs failed${lately}`,
       path: ["kinds"],
     });

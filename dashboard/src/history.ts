@@ -25,6 +25,13 @@ export const RANGES: { range: Range; text: string; words: string; everyMs: numbe
   { range: "7d", text: "7 d", words: "7 days", everyMs: 300_000 },
 ];
 
+export const SECONDS: Record<Range, number> = {
+  "5m": 300,
+  "1h": 3600,
+  "24h": 86_400,
+  "7d": 604_800,
+};
+
 export function wordsOf(range: Range): string {
   return RANGES.find((each) => each.range === range)!.words;
 }
@@ -39,7 +46,7 @@ export function everyMs(range: Range): number {
 
 export async function loadHistory(
   range: Range,
-  query: { kind?: string; by?: string },
+  query: { kind?: string; queue?: string; by?: string },
   signal: AbortSignal,
 ): Promise<History> {
   return get<History>("v1/history", { range, ...query }, signal);
@@ -141,6 +148,12 @@ export function isYoung(history: History): boolean {
   const runs = series.succeeded.map((each, place) => each + (series.retrying[place] ?? 0));
   const first = runs.findIndex((each) => each > 0);
   return history.step === 60 && first >= 0 && first >= runs.length - YOUNG_STEPS;
+}
+
+/** Runs that succeeded or failed. */
+export function runsOf(series: Series | undefined): number {
+  const { succeeded, retrying, dead } = totalRuns(series);
+  return succeeded + retrying + dead;
 }
 
 export function totalRuns(series: Series | undefined): {

@@ -1,5 +1,6 @@
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
+import "./workflows.css";
 import "./theme.ts";
 
 import { render } from "preact";

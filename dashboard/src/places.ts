@@ -15,6 +15,7 @@ export const PLACES: Place[] = [
   { path: "", title: "Overview", icon: "overview", key: "o" },
   { path: "jobs", title: "Jobs", icon: "jobs", key: "j" },
   { path: "dead", title: "Dead letters", icon: "dead", key: "d" },
+  { path: "workflows", title: "Workflows", icon: "workflows", key: "f" },
   { path: "queues", title: "Queues", icon: "queues", key: "q" },
   { path: "workers", title: "Workers", icon: "workers", key: "w" },
   { path: "limits", title: "Limits", icon: "limits", key: "l" },

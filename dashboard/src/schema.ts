@@ -120,7 +120,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The job that enqueued it, and the jobs that it enqueued
+         * The jobs that it comes from and waits for, and those that follow or wait for it
          * @description Scope: `read`.
          */
         get: operations["getRelatedJobs"];
@@ -1334,10 +1334,16 @@ export interface components {
          * @description The job whose success enqueued this one, and the jobs that its own success enqueued.
          *
          *         `parent` is null if the job has none, or if it was removed. Its id stays in `meta.parent`.
+         *
+         *         `waits_for` are jobs that it waits for or waited for, `waited_for_by` jobs that wait for it. At
+         *         most 20 of each are listed. `is_cut` is true if there are more.
          */
         RelatedJobs: {
             parent: components["schemas"]["JobSummary"] | null;
             follow_ups: components["schemas"]["JobSummary"][];
+            waits_for: components["schemas"]["JobSummary"][];
+            waited_for_by: components["schemas"]["JobSummary"][];
+            is_cut: boolean;
         };
         /**
          * JobLog
@@ -2315,6 +2321,7 @@ export interface components {
             is_open: boolean;
             can_create_tokens: boolean;
             version: string;
+            environment: components["schemas"]["Environment"] | null;
         };
         /**
          * Scope
@@ -2325,6 +2332,20 @@ export interface components {
          * @enum {unknown}
          */
         Scope: "admin" | "enqueue" | "read" | "work";
+        /**
+         * Environment
+         * @description Where the server runs, for people.
+         */
+        Environment: {
+            name: string;
+            color: components["schemas"]["EnvironmentColor"];
+        };
+        /**
+         * EnvironmentColor
+         * @description The color in which the dashboard shows the name of its environment.
+         * @enum {unknown}
+         */
+        EnvironmentColor: "amber" | "blue" | "green" | "grey" | "red" | "violet";
         /**
          * HistoryRange
          * @description The last five minutes, hour, day or week.
@@ -2427,7 +2448,7 @@ export interface components {
          * @description The type of an event: of a run or a job or, for a watched job, of its state or progress.
          * @enum {unknown}
          */
-        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "limit" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded" | "workflow";
+        EventType: "cancelled" | "dead" | "dropped" | "enqueued" | "gone" | "limit" | "log" | "lost" | "progress" | "ready" | "released" | "retrying" | "running" | "scheduled" | "succeeded" | "waiting" | "workflow";
         /**
          * Event
          * @description The data of one server-sent event.
@@ -3305,7 +3326,10 @@ export interface operations {
                      *           "waits_for": 0,
                      *           "stack": null
                      *         }
-                     *       ]
+                     *       ],
+                     *       "waits_for": [],
+                     *       "waited_for_by": [],
+                     *       "is_cut": false
                      *     }
                      */
                     "application/json": components["schemas"]["RelatedJobs"];
@@ -6340,7 +6364,11 @@ export interface operations {
                      *       ],
                      *       "is_open": false,
                      *       "can_create_tokens": false,
-                     *       "version": "0.1.0"
+                     *       "version": "0.1.0",
+                     *       "environment": {
+                     *         "name": "production",
+                     *         "color": "red"
+                     *       }
                      *     }
                      */
                     "application/json": components["schemas"]["Me"];

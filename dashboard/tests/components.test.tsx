@@ -136,6 +136,7 @@ function serve(jobs: Summary[]): void {
   answers.set("v1/jobs", { jobs, next: null });
   answers.set("v1/jobs/count", { value: jobs.length, exact: true });
   answers.set("v1/stats", { queues: 1, counts: COUNTS });
+  answers.set("v1/workers", { workers: [], next: null });
   answers.set("v1/kinds", { kinds: [{ kind: "send_email" }], next: null });
   answers.set("v1/queues", { queues: [{ queue: "mail" }], next: null });
   asked.length = 0;

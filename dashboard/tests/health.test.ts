@@ -57,6 +57,25 @@ test("old jobs, paused queues and failures are told, the worst first", () => {
   );
 });
 
+test("of two things that are urgent, the one further beyond the usual comes first", () => {
+  const old = (name: string, seconds: number) =>
+    queue({ queue: name, oldest_ready_seconds: seconds }, 5);
+  const found = findings({
+    queues: [old("mail", 900), old("images", 7200)],
+    workers: 0,
+    runs: { succeeded: 40, retrying: 60, dead: 0 },
+  });
+  assert.deepEqual(
+    found.map((each) => each.text),
+    [
+      "No worker is running, and 10 jobs wait",
+      "The oldest ready job of images has waited 2 h",
+      "The oldest ready job of mail has waited 15 min",
+      "60% of all runs failed",
+    ],
+  );
+});
+
 test("a few failed runs of a few are no reason to worry", () => {
   assert.deepEqual(
     findings({ queues: [], workers: 1, runs: { succeeded: 3, retrying: 2, dead: 0 } }),

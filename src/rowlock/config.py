@@ -190,6 +190,8 @@ WORKFLOW_SWEEP_SECONDS: Final = 2.5
 """Interval at which a worker notes which workflows have ended, and looks for passed deadlines."""
 WORKFLOW_STACKS_MAX: Final = 200
 """Most groups of like jobs that the picture of a workflow has."""
+RELATED_JOBS_MAX: Final = 20
+"""Most jobs that are listed as those that a job waits for, and as those that wait for it."""
 INPUTS_BYTES_MAX: Final = 16 * 1024 * 1024
 """Most bytes of results of other jobs that one job gets."""
 
@@ -554,6 +556,8 @@ HTTP_ANNOUNCED_BYTES_MAX: Final = 4 * 1024 * 1024
 HTTP_KINDS_LIMIT_MAX: Final = 1_000
 """Most kinds per page over HTTP. Per request."""
 # Full jobs are large: a page of them over HTTP is smaller than in the library.
+ENVIRONMENT_CHARACTERS_MAX: Final = 40
+"""Longest name of an environment that the dashboard shows."""
 HTTP_LIST_LIMIT_MAX: Final = 200
 """Most items per page over HTTP. Per request."""
 # Room for a name of 200 characters in any language, sealed.

@@ -36,6 +36,8 @@ class EventType(StrEnum):
     """A run gave its job back without using an attempt."""
     LOST = "lost"
     """A worker found that another worker has its job."""
+    WAITING = "waiting"
+    """With `job`: it waits for other jobs of its workflow."""
     SCHEDULED = "scheduled"
     """With `job`: it is scheduled for later."""
     READY = "ready"

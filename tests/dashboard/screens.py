@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
 import rowlock
+from rowlock.ids import new_id
 from rowlock.job import Job, Lease
+from rowlock.store.ops.workflows import Draft
 from rowlock.store.options import new_job
+from rowlock.workflow import Plan
 
 HOSTILE = """<img src=x onerror="alert(1)"><script>alert(2)</script>"'&amp; \u202e"""
 
@@ -71,6 +75,22 @@ def kill(app: rowlock.App, error: str | Exception = "it broke", **options: Any) 
     lease = start(app, **options)
     app.store.fail(lease, error, permanent=True)
     return job_of(app, lease.id)
+
+
+def enqueue_workflow(
+    app: rowlock.App, jobs: Mapping[str, tuple[str, list[str]]], *, name: str = "crawl"
+) -> str:
+    """A workflow of jobs that have names here, a kind each, and the names that they wait for."""
+    draft = Draft(
+        id=new_id(), name=name, key=None, tenant=None, deadline_us=None, meta=None, is_resend=False
+    )
+    plan = Plan(app.find, draft, what="a workflow")
+    nodes: dict[str, Any] = {}
+    for own, (kind, after) in jobs.items():
+        job: Any = app.prepare({"kind": kind, "payload": {}, "queue": "flows"}, {})
+        nodes[own] = plan.add(job, after=[nodes[each] for each in after])
+    app.send_workflow(plan.finished(), conn=None)
+    return draft.id
 
 
 def job_of(app: rowlock.App, id: str) -> Job:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from datetime import UTC, datetime
+from urllib.parse import quote
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -12,7 +13,14 @@ from playwright.sync_api import Page, expect
 import rowlock
 from rowlock.job import WorkerVitals
 from rowlock.store.ops.tokens import list_tokens, new_token, revoke_token
-from tests.dashboard.screens import HOSTILE, Dashboard, enqueue, kill, start
+from tests.dashboard.screens import (
+    HOSTILE,
+    Dashboard,
+    enqueue,
+    enqueue_workflow,
+    kill,
+    start,
+)
 from tests.house.source import ROOT
 from tests.support.server import Running
 
@@ -23,7 +31,9 @@ PATHS = {
     "jobs": "Jobs",
     "jobs?error=nothing%20has%20this": "Jobs",
     "dead": "Dead letters",
+    "workflows": "Workflows",
     "queues": "Queues",
+    f"queues/{quote(QUEUE, safe='')}": "queue/",
     "workers": "Workers",
     "limits": "Limits",
     "schedules": "Schedules",
@@ -51,6 +61,7 @@ def fill(app: rowlock.App) -> str:
         worker=f"worker {HOSTILE}", queues=[QUEUE], kinds=[KIND], host=HOSTILE, pid=1
     )
     app.schedule(f"schedule {HOSTILE}", KIND, cron="0 9 * * *", payload={HOSTILE: HOSTILE})
+    enqueue_workflow(app, {"a": (KIND, []), "b": (KIND, ["a"])}, name=f"flow {HOSTILE}")
     return dead.id
 
 
@@ -89,6 +100,36 @@ def test_every_screen_with_hostile_text(crowded):
     dashboard.show(f"jobs/{dead}", "kind")
     expect(page.locator(".json-name").first).to_have_text(HOSTILE)
     expect(page.locator(".error-title")).to_contain_text(HOSTILE)
+
+
+def test_a_graph_by_keyboard(dashboard):
+    """Arrow keys move between the stacks and bring them into view; Enter shows their jobs."""
+    page = dashboard.page
+    chain = {str(n): (f"step_{n}", [str(n - 1)] if n else []) for n in range(12)}
+    fan = {f"of 0, {n}": ("part", ["0"]) for n in range(30)}
+    id = enqueue_workflow(dashboard.app, {**chain, **fan})
+    dashboard.show(f"workflows/{id}", "crawl")
+    expect(page.locator(".node")).to_have_count(13)
+    check(page)
+    page.locator(".node[tabindex='0']").focus()
+    for _ in range(11):
+        page.keyboard.press("ArrowRight")
+    focused = page.locator(".node:focus")
+    expect(focused).to_have_accessible_name("step_11 1 waiting")
+    expect(focused).to_be_in_viewport(ratio=0.99)
+    assert page.locator(".graph-view").evaluate("(element) => element.scrollLeft") == 0
+    page.keyboard.press("0")
+    expect(page.locator(".node").first).to_be_in_viewport(ratio=0.99)
+    page.keyboard.press("Enter")
+    jobs = page.get_by_role("region", name="Jobs of step_11")
+    expect(jobs.locator("tr[data-id]")).to_have_count(1)
+
+    jobs.get_by_role("link", name="step_11").last.click()
+    expect(page.get_by_role("heading", name="Waits for", exact=True)).to_be_visible()
+    page.get_by_role("navigation", name="Where this is").get_by_role("link").last.click()
+    dashboard.button("Cancel").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel the workflow").click()
+    expect(page.get_by_text("42 jobs of crawl cancelled")).to_be_visible()
 
 
 def test_dialogs(crowded):
@@ -216,6 +257,8 @@ def test_a_job_that_waits_for_its_worker_is_not_shown_as_running(dashboard):
     expect(tile.locator(".tile-note")).to_have_text("of 2 slots, 3 claimed ahead")
     dashboard.show("workers", "Workers")
     expect(page.get_by_text("2 jobs running in 2 slots, 3 claimed ahead")).to_be_visible()
+    dashboard.show("jobs", "Jobs")
+    expect(page.locator(".tab", has_text="running")).to_have_text("running2, 3 claimed ahead")
     (held, *_) = app.list(state="running").jobs
     dashboard.show_job(held)
     expect(page.locator(".why")).to_contain_text(

@@ -12,7 +12,9 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
+from rowlock.errors import OptionInvalid
 from rowlock.server import Api, asgi
+from rowlock.server.service import environment_of
 from tests.support.server import make_app, served_plainly
 
 KEY = "018f3c5e-7c1a-7000-8000-3f6c1d2e4b5a"
@@ -148,3 +150,18 @@ def test_a_loop_for_each_request(any_url):
                 202,
                 200,
             ]
+
+
+def test_the_environment_is_told(sqlite_url):
+    """Its name and color, to whoever may sign in; a color that is none is refused at the start."""
+    app = make_app(sqlite_url)
+    with app, served(asgi(app, is_open=True, environment="production:red")) as client:
+        named = client.get("/v1/me").json()["environment"]
+    plain = environment_of("staging")
+
+    assert named == {"name": "production", "color": "red"}
+    assert plain == ("staging", "grey")
+    assert None is environment_of("")
+    for bad in ("production:pink", ":red", "x" * 41):
+        with pytest.raises(OptionInvalid, match="environment"):
+            environment_of(bad)

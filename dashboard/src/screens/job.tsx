@@ -131,6 +131,14 @@ function Whole({ found, refresh }: { found: Found; refresh: () => void }) {
     <>
       <nav class="crumbs" aria-label="Where this is">
         <a href="#/jobs">Jobs</a> <Icon name="right" size={12} />
+        {job.workflow ? (
+          <>
+            <a href={to(["workflows", job.workflow], job.stack ? { stack: job.stack } : {})}>
+              Workflow
+            </a>{" "}
+            <Icon name="right" size={12} />
+          </>
+        ) : null}
       </nav>
       <Head
         title={
@@ -297,11 +305,21 @@ function Details({ job }: { job: Job }) {
       facts={[
         ["Kind", <KindLink kind={job.kind} />],
         ["Queue", <QueueLink queue={job.queue} />],
+        ...(job.workflow
+          ? [
+              [
+                "Workflow",
+                <a href={to(["workflows", job.workflow], job.stack ? { stack: job.stack } : {})}>
+                  graph and state
+                </a>,
+              ] as [string, preact.JSX.Element],
+            ]
+          : []),
         ["Priority", job.priority],
         ["Attempt", `${job.attempt} of ${job.max_attempts}`],
         ...(job.tenant
           ? [
-              ["Tenant", <a href={to(["jobs"], { tenant: job.tenant })}>{job.tenant}</a>] as [
+              ["Tenant", <a href={to(["tenants", job.tenant])}>{job.tenant}</a>] as [
                 string,
                 preact.JSX.Element,
               ],

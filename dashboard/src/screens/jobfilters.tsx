@@ -18,9 +18,11 @@ import {
   toSearch,
   withValues,
 } from "../filters.ts";
-import { counted, plural } from "../format.ts";
+import { count, counted, plural } from "../format.ts";
+import { inSlots } from "../health.ts";
 import { useLive } from "../live.ts";
 import { go, replace, route, to } from "../router.ts";
+import { seesAll } from "../session.ts";
 import { Button } from "../ui/basics.tsx";
 import { Icon, STATE_ICONS } from "../ui/icons.tsx";
 
@@ -34,7 +36,17 @@ export function show(filter: Filter): void {
 export function Filters({ filter, faults }: { filter: Filter; faults: string[] }) {
   const queue = only(filter, "queue");
   const stats = useLive(
-    (signal) => get<Schemas["Stats"]>("v1/stats", queue ? { queue } : {}, signal),
+    async (signal) => {
+      // Workers report what they hold ahead of a slot for all queues together.
+      const [found, workers] = await Promise.all([
+        get<Schemas["Stats"]>("v1/stats", queue ? { queue } : {}, signal),
+        !queue && seesAll()
+          ? getWhole<Schemas["Workers"]>("v1/workers", "workers", signal)
+          : undefined,
+      ]);
+      const ahead = workers ? inSlots(found.counts.running.value, workers.workers).ahead : 0;
+      return { counts: found.counts, ahead };
+    },
     STATS_MS,
     [queue],
   );
@@ -50,6 +62,7 @@ export function Filters({ filter, faults }: { filter: Filter; faults: string[] }
             state={state}
             isRefused={faults.length > 0}
             count={isPlain(filter) ? stats.data?.counts[state] : undefined}
+            ahead={state === "running" ? stats.data?.ahead : 0}
           />
         ))}
       </div>
@@ -103,12 +116,15 @@ function Tab({
   state,
   isRefused,
   count: found,
+  ahead = 0,
 }: {
   filter: Filter;
   state: State | undefined;
   /** Nothing is shown, so no tab is the one that is. */
   isRefused: boolean;
   count?: Schemas["Count"] | undefined;
+  /** How many of them a worker holds ahead of a slot: they have not begun. */
+  ahead?: number | undefined;
 }) {
   const next = withValues(filter, "state", state ? [state] : []);
   // A fingerprint is of dead jobs.
@@ -127,7 +143,13 @@ function Tab({
         </span>
       ) : null}
       {state ?? "all"}
-      {found ? <span class="tab-count">{counted(found)}</span> : null}
+      {found && ahead ? (
+        <span class="tab-count">
+          {counted({ ...found, value: found.value - ahead })}, {count(ahead)} claimed ahead
+        </span>
+      ) : found ? (
+        <span class="tab-count">{counted(found)}</span>
+      ) : null}
     </a>
   );
 }

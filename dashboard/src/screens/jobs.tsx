@@ -32,6 +32,7 @@ import { Button, Command, Empty, Head, Skeleton, Trouble } from "../ui/basics.ts
 import { BulkDialog, BulkProgress } from "../ui/bulk.tsx";
 import { isOpen, open } from "../ui/dialog.tsx";
 import { JobRows } from "../ui/jobrows.tsx";
+import { hasLetters } from "../ui/keys.tsx";
 import { Menu } from "../ui/menu.tsx";
 import { Filters, isPlain, Matches, show } from "./jobfilters.tsx";
 
@@ -251,11 +252,11 @@ function useListKeys(clear: () => void): void {
         clear();
         return;
       }
-      if (event.key === "x") {
+      if (event.key === "x" && hasLetters.value) {
         target.closest("tr")?.querySelector<HTMLInputElement>("input[type=checkbox]")?.click();
         return;
       }
-      const step = { j: 1, k: -1 }[event.key];
+      const step = hasLetters.value ? { j: 1, k: -1 }[event.key] : undefined;
       if (!step) return;
       const links = [...document.querySelectorAll<HTMLElement>("tr[data-id] a.job-link")];
       const here = links.indexOf(target.closest("tr")?.querySelector("a.job-link") as HTMLElement);

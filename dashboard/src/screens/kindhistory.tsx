@@ -8,6 +8,8 @@ import {
   type Range,
   RANGES,
   rateScale,
+  runsOf,
+  SECONDS,
   type Series,
   throughput,
   timesOf,
@@ -18,15 +20,13 @@ import {
 import { useLive } from "../live.ts";
 import { route, to } from "../router.ts";
 import { may, seesAll } from "../session.ts";
-import { Panel } from "../ui/basics.tsx";
+import { Panel, QueueLink } from "../ui/basics.tsx";
 import { ChartPanel } from "../ui/chart.tsx";
 import { Icon } from "../ui/icons.tsx";
 import type { Kind } from "./kinds.tsx";
 import { RangeSwitch } from "./overview.tsx";
 
-const SECONDS: Record<Range, number> = { "5m": 300, "1h": 3600, "24h": 86_400, "7d": 604_800 };
-
-function currentRange(): Range {
+export function currentRange(): Range {
   const asked = route.value.query.get("range");
   return isRange(asked) ? asked : "1h";
 }
@@ -80,7 +80,13 @@ export function KindRates({ kinds }: { kinds: Kind[] }) {
                     {each.kind}
                   </a>
                 </th>
-                <td data-label="queue">{each.queue ?? <span class="soft">elsewhere</span>}</td>
+                <td data-label="queue">
+                  {each.queue && may("read") ? (
+                    <QueueLink queue={each.queue} />
+                  ) : (
+                    (each.queue ?? <span class="soft">elsewhere</span>)
+                  )}
+                </td>
                 <td class="number" data-label="workers">
                   {each.workers || <span class="zero">0</span>}
                 </td>
@@ -112,12 +118,7 @@ export function KindRates({ kinds }: { kinds: Kind[] }) {
   );
 }
 
-function runsOf(series: Series): number {
-  const { succeeded, retrying, dead } = totalRuns(series);
-  return succeeded + retrying + dead;
-}
-
-function Rates({
+export function Rates({
   series,
   range,
   unit,
@@ -183,7 +184,7 @@ export function KindHistory({ kind }: { kind: string }) {
             : ""}
         </span>
       </div>
-      <div class="charts charts-three">
+      <div class="charts charts-four">
         {history ? (
           <>
             <ChartPanel
@@ -203,12 +204,20 @@ export function KindHistory({ kind }: { kind: string }) {
               nothing={`Nothing ran in the last ${wordsOf(range)}.`}
               height={150}
             />
+            <ChartPanel
+              title="Waiting time"
+              times={timesOf(history)}
+              lines={percentiles(history, series, "wait")}
+              scale={DURATIONS}
+              nothing={`Nothing ran in the last ${wordsOf(range)}.`}
+              height={150}
+            />
             <Panel title="Spread of run times">
               <Histogram series={series} />
             </Panel>
           </>
         ) : (
-          [0, 1, 2].map((each) => <section class="panel chart-bone" key={each} />)
+          [0, 1, 2, 3].map((each) => <section class="panel chart-bone" key={each} />)
         )}
       </div>
     </>

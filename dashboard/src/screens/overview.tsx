@@ -2,33 +2,25 @@ import type { ComponentChildren } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { get, getWhole, type Problem, type Schemas } from "../api.ts";
-import { count, duration, plural, rate, rateUnit } from "../format.ts";
+import { clock, count, duration, plural, rate, rateUnit } from "../format.ts";
 import { type Finding, findings, inSlots } from "../health.ts";
 import {
-  COUNTS,
-  depth,
-  DURATIONS,
   everyMs,
   type History,
   isRange,
   isYoung,
   loadHistory,
-  oldest,
-  percentiles,
   type Range,
   RANGES,
-  rateScale,
   throughput,
-  timesOf,
   totalRuns,
-  unitOf,
   wordsOf,
 } from "../history.ts";
 import { now, useLive } from "../live.ts";
 import { route, to } from "../router.ts";
-import { may, seesAll } from "../session.ts";
+import { may, me, seesAll } from "../session.ts";
 import { Command, Count, Head, Panel, Skeleton, StateBadge, Time, Trouble } from "../ui/basics.tsx";
-import { ChartPanel } from "../ui/chart.tsx";
+import { HistoryCharts } from "../ui/historycharts.tsx";
 import { Icon } from "../ui/icons.tsx";
 import { Sparkline } from "../ui/sparkline.tsx";
 
@@ -50,7 +42,8 @@ async function loadNow(signal: AbortSignal): Promise<Now> {
   return { queues: queues.queues, workers: workers?.workers, dead: dead.jobs };
 }
 
-export function Overview() {
+/** `isWall`: for a screen on a wall, at which nobody sits. */
+export function Overview({ isWall = false }: { isWall?: boolean }) {
   const asked = route.value.query.get("range");
   const [usual, setUsual] = useState<Range>("1h");
   const range: Range = isRange(asked) ? asked : usual;
@@ -71,11 +64,22 @@ export function Overview() {
   }
   return (
     <>
-      <Head title="Overview">{seesAll() ? <RangeSwitch range={range} /> : null}</Head>
+      <Head title={isWall ? (me.value?.environment?.name ?? "rowlock") : "Overview"}>
+        {isWall ? <WallClock /> : null}
+        {seesAll() ? <RangeSwitch range={range} path={isWall ? ["wall"] : []} /> : null}
+        <a
+          class="button ghost"
+          href={isWall ? "#/" : "#/wall"}
+          title={isWall ? "Leave the wall" : "Show it on a wall"}
+          aria-label={isWall ? "Leave the wall" : "Show it on a wall"}
+        >
+          <Icon name={isWall ? "close" : "fit"} />
+        </a>
+      </Head>
       {problem ? <Trouble problem={problem} retry={retry} /> : null}
       <Verdict current={current.data} history={past.data} problem={problem} range={range} />
       <Tiles current={current.data} history={past.data} range={range} />
-      {seesAll() ? <Charts history={past.data} range={range} /> : null}
+      {seesAll() ? <HistoryCharts history={past.data} range={range} /> : null}
       <div class="pair">
         <Panel title="Queues" aside={<a href="#/queues">All queues</a>}>
           <QueueList current={current.data} />
@@ -86,6 +90,10 @@ export function Overview() {
       </div>
     </>
   );
+}
+
+function WallClock() {
+  return <span class="wall-clock">{clock(now.value, now.value)}</span>;
 }
 
 export function RangeSwitch({ range, path = [] }: { range: Range; path?: string[] }) {
@@ -134,7 +142,6 @@ function Verdict({
     span: wordsOf(range),
   });
   const worst = found[0]?.level ?? "good";
-  const titles = { good: "All is well", warn: "Worth a look", bad: "Something is wrong" };
   const isNew = !current.queues.length;
   return (
     <section class={`verdict verdict-${worst}`} aria-label="Health">
@@ -142,17 +149,19 @@ function Verdict({
         <Icon name={worst === "good" ? "check" : "dead"} size={16} />
       </span>
       <div class="verdict-text">
-        <h2>{titles[worst]}</h2>
-        {found.length === 0 ? (
-          <p>{wellText(current, history, range)}</p>
-        ) : (
+        <h2>{found[0] ? <FindingLink finding={found[0]} /> : "All is well"}</h2>
+        {found[0]?.level === "bad" ? <span class="tag tag-bad">urgent</span> : null}
+        {found.length === 0 ? <p>{wellText(current, history, range)}</p> : null}
+        {found.length > 1 ? (
           <ul>
-            {found.slice(0, 5).map((each) => (
-              <FindingLine key={each.text} finding={each} />
+            {found.slice(1, 5).map((each) => (
+              <li key={each.text}>
+                <FindingLink finding={each} />
+              </li>
             ))}
             {found.length > 5 ? <li class="soft">and {found.length - 5} more</li> : null}
           </ul>
-        )}
+        ) : null}
         {isNew && may("enqueue") ? (
           <p>
             Enqueue a first job: <Command>{`rowlock enqueue hello '{}'`}</Command>
@@ -182,13 +191,8 @@ function wellText(current: Now, history: History | undefined, range: Range): str
   return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }
 
-function FindingLine({ finding }: { finding: Finding }) {
-  return (
-    <li>
-      <a href={to(finding.path, finding.query)}>{finding.text}</a>
-      {finding.level === "bad" ? <span class="tag tag-bad">urgent</span> : null}
-    </li>
-  );
+function FindingLink({ finding }: { finding: Finding }) {
+  return <a href={to(finding.path, finding.query)}>{finding.text}</a>;
 }
 
 function Tiles({
@@ -322,7 +326,7 @@ function summed(
   );
 }
 
-function Tile({
+export function Tile({
   label,
   value,
   note,
@@ -343,64 +347,6 @@ function Tile({
   );
 }
 
-function Charts({ history, range }: { history: History | undefined; range: Range }) {
-  if (!history) {
-    return (
-      <div class="charts">
-        {[0, 1, 2, 3, 4].map((each) => (
-          <section class="panel chart-bone" key={each} />
-        ))}
-      </div>
-    );
-  }
-  const series = history.series[0];
-  const times = timesOf(history);
-  const runs = throughput(history, series);
-  const span = `in the last ${wordsOf(range)}`;
-  return (
-    <div class="charts">
-      <ChartPanel
-        title="Throughput"
-        class="chart-wide"
-        times={times}
-        lines={runs}
-        scale={rateScale(unitOf(runs))}
-        nothing={`Nothing ran ${span}.`}
-        height={196}
-        isStacked
-      />
-      <ChartPanel
-        title="Waiting time"
-        times={times}
-        lines={percentiles(history, series, "wait")}
-        scale={DURATIONS}
-        nothing={`Nothing ran ${span}.`}
-      />
-      <ChartPanel
-        title="Run time"
-        times={times}
-        lines={percentiles(history, series, "run")}
-        scale={DURATIONS}
-        nothing={`Nothing ran ${span}.`}
-      />
-      <ChartPanel
-        title="Depth"
-        times={times}
-        lines={depth(history)}
-        scale={COUNTS}
-        nothing={`No job was found waiting ${span}; it is looked at once a minute.`}
-      />
-      <ChartPanel
-        title="Age of the oldest ready job"
-        times={times}
-        lines={oldest(history)}
-        scale={DURATIONS}
-        nothing={`No job was found waiting ${span}; it is looked at once a minute.`}
-      />
-    </div>
-  );
-}
-
 function QueueList({ current }: { current: Now | undefined }) {
   if (!current) return <Skeleton rows={4} />;
   if (!current.queues.length) return <p class="soft">There are none yet.</p>;
@@ -417,7 +363,7 @@ function QueueList({ current }: { current: Now | undefined }) {
     <ul class="lines">
       {busiest.map((each) => (
         <li key={each.queue}>
-          <a class="name grow" href={to(["jobs"], { queue: each.queue })}>
+          <a class="name grow" href={to(["queues", each.queue])}>
             {each.queue}
           </a>
           {each.is_paused ? <span class="tag tag-warn">paused</span> : null}

@@ -1,7 +1,7 @@
 import { getWhole, part, post, type Schemas } from "../api.ts";
 import type { State } from "../filters.ts";
 import { duration, rate, type RateUnit, rateUnit, share } from "../format.ts";
-import { everyMs, type History, loadHistory, type Series, totalRuns } from "../history.ts";
+import { everyMs, type History, loadHistory, runsOf, type Series, totalRuns } from "../history.ts";
 import { useLive } from "../live.ts";
 import { to } from "../router.ts";
 import { may, seesAll } from "../session.ts";
@@ -87,7 +87,7 @@ function QueueTable({
           {queues.map((queue) => (
             <tr key={queue.queue}>
               <th scope="row">
-                <a class="name" href={to(["jobs"], { queue: queue.queue })}>
+                <a class="name" href={to(["queues", queue.queue])}>
                   {queue.queue}
                 </a>{" "}
                 {queue.is_paused ? <span class="tag tag-warn">paused</span> : null}
@@ -131,11 +131,6 @@ const SHOWN: State[] = [
 const MINOR: ReadonlySet<State> = new Set(["scheduled", "succeeded", "cancelled"]);
 const SPAN_SECONDS = 300;
 
-function runsOf(series: Series): number {
-  const { succeeded, retrying, dead } = totalRuns(series);
-  return succeeded + retrying + dead;
-}
-
 function Rates({ series, unit }: { series: Series | undefined; unit: RateUnit }) {
   const { retrying, dead } = totalRuns(series);
   const runs = series ? runsOf(series) : 0;
@@ -159,7 +154,7 @@ function Rates({ series, unit }: { series: Series | undefined; unit: RateUnit })
   );
 }
 
-function StateCount({ queue, state }: { queue: Queue; state: State }) {
+export function StateCount({ queue, state }: { queue: Queue; state: State }) {
   const value = queue.counts[state];
   if (value.value === 0) return <Count value={value} />;
   const address = to(["jobs"], { state, queue: queue.queue });
@@ -181,7 +176,16 @@ function Oldest({ queue }: { queue: Queue }) {
   return <span class={tone}>{duration(age)}</span>;
 }
 
-export function PauseButton({ queue, refresh }: { queue: Queue; refresh: () => void }) {
+export function PauseButton({
+  queue,
+  refresh,
+  isWide = false,
+}: {
+  queue: Queue;
+  refresh: () => void;
+  /** There is room for words. */
+  isWide?: boolean;
+}) {
   const name = queue.queue;
   async function set(verb: "pause" | "resume"): Promise<void> {
     await post(`v1/queues/${part(name)}/${verb}`);
@@ -196,21 +200,17 @@ export function PauseButton({ queue, refresh }: { queue: Queue; refresh: () => v
       tell(text, { undo: () => void attempt(() => set(back)) });
     });
   }
-  return queue.is_paused ? (
+  const verb = queue.is_paused ? "resume" : "pause";
+  const word = queue.is_paused ? "Resume" : "Pause";
+  return (
     <Button
-      kind="ghost"
-      icon="play"
-      title="Resume"
-      onClick={() => turn("resume")}
-      label={`Resume ${name}`}
-    />
-  ) : (
-    <Button
-      kind="ghost"
-      icon="pause"
-      title="Pause"
-      onClick={() => turn("pause")}
-      label={`Pause ${name}`}
-    />
+      kind={isWide ? "plain" : "ghost"}
+      icon={queue.is_paused ? "play" : "pause"}
+      title={word}
+      onClick={() => turn(verb)}
+      label={`${word} ${name}`}
+    >
+      {isWide ? word : null}
+    </Button>
   );
 }

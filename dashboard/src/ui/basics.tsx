@@ -234,7 +234,7 @@ export function KindLink({ kind }: { kind: string }) {
 
 export function QueueLink({ queue }: { queue: string }) {
   return (
-    <a href={to(["jobs"], { queue })} class="name soft-link">
+    <a href={to(["queues", queue])} class="name soft-link">
       {queue}
     </a>
   );

@@ -1,5 +1,7 @@
 // The keyboard: keys that work anywhere, and the list of them.
 
+import { signal } from "@preact/signals";
+
 import { isPaused } from "../live.ts";
 import { visible } from "../places.ts";
 import { go, to } from "../router.ts";
@@ -7,6 +9,16 @@ import { me } from "../session.ts";
 import { turn } from "../theme.ts";
 import { Dialog, isOpen, open } from "./dialog.tsx";
 import { showPalette } from "./palette.tsx";
+
+const PLACE = "rowlock.keys";
+/** Whether single letters act. Who dictates, or hits keys by accident, turns them off. */
+export const hasLetters = signal(localStorage.getItem(PLACE) !== "off");
+
+export function setLetters(isOn: boolean): void {
+  hasLetters.value = isOn;
+  if (isOn) localStorage.removeItem(PLACE);
+  else localStorage.setItem(PLACE, "off");
+}
 
 const SEQUENCE_MS = 1500;
 let pending = 0;
@@ -31,6 +43,7 @@ function hear(event: KeyboardEvent): void {
     return;
   }
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target) || isOpen()) return;
+  if (!hasLetters.value) return;
   if (Date.now() - pending < SEQUENCE_MS) {
     pending = 0;
     const place = visible().find((each) => each.key === event.key);
@@ -77,6 +90,14 @@ function Shortcuts() {
     ],
     ["Go to", visible().map((place) => [`g ${place.key}`, place.title])],
     [
+      "In a graph",
+      [
+        ["← → ↑ ↓", "From stack to stack"],
+        ["Enter", "Show the jobs of a stack"],
+        ["+ - 0", "Closer, further, all of it"],
+      ],
+    ],
+    [
       "In a list of jobs",
       [
         ["j k", "Next, previous"],
@@ -88,6 +109,14 @@ function Shortcuts() {
   ];
   return (
     <Dialog title="Keyboard shortcuts" class="shortcuts">
+      <label class="letters">
+        <input
+          type="checkbox"
+          checked={hasLetters.value}
+          onChange={(event) => setLetters(event.currentTarget.checked)}
+        />{" "}
+        Keys of a single letter or sign work
+      </label>
       <div class="shortcut-groups">
         {groups.map(([title, keys]) => (
           <section key={title}>

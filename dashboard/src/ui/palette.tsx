@@ -158,7 +158,7 @@ async function loadNames(): Promise<Entry[]> {
     ? getWhole<Schemas["Queues"]>("v1/queues", "queues").then(
         (found) =>
           found.queues.map((each) =>
-            entry(each.queue, "Queue", "queues", to(["jobs"], { queue: each.queue })),
+            entry(each.queue, "Queue", "queues", to(["queues", each.queue])),
           ),
         () => [],
       )

@@ -55,6 +55,14 @@ logger: logging.Logger = logging.getLogger("rowlock.server")
     show_default=True,
     help="Send an alert if this many jobs of a queue died in ten minutes.",
 )
+@click.option(
+    "--environment",
+    metavar="NAME[:COLOR]",
+    envvar="ROWLOCK_ENVIRONMENT",
+    show_envvar=True,
+    help="Name in the frame of the dashboard, such as production:red. Colors: grey, red, amber, "
+    "green, blue, violet.",
+)
 @log_options
 @click.pass_obj
 def serve(
@@ -68,6 +76,7 @@ def serve(
     alert_url: str | None,
     alert_age: float,
     alert_dead: int,
+    environment: str | None,
     log_level: Level,
     log_format: Format,
 ) -> None:
@@ -105,6 +114,7 @@ def serve(
             trusted_proxies=trusted_proxies,
             has_dashboard=not no_dashboard,
             alerts=alerts,
+            environment=environment,
         )
         if log_format == "console":
             address = server.address

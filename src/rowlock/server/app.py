@@ -65,6 +65,7 @@ def asgi(
     is_open: bool = False,
     hosts: Sequence[str] | None = None,
     has_dashboard: bool = True,
+    environment: str | None = None,
 ) -> Api:
     """The HTTP API of an app, to mount below any prefix of an ASGI application.
 
@@ -73,6 +74,8 @@ def asgi(
             By default every request needs a token, made by `rowlock tokens create`.
         hosts: If open, the host names of this server. Requests with another Host are refused.
         has_dashboard: Whether `GET /` is the dashboard.
+        environment: The name that the dashboard shows in its frame, optionally with a color:
+            "production:red". Colors are grey, red, amber, green, blue and violet.
 
     Example:
         api = FastAPI()
@@ -80,7 +83,7 @@ def asgi(
     """
     names = None if hosts is None else frozenset(name.lower() for name in hosts)
     access = Access(Openness.GUARDED if is_open else Openness.CLOSED, hosts=names)
-    return Api(Service(app, access=access, has_dashboard=has_dashboard))
+    return Api(Service(app, access=access, has_dashboard=has_dashboard, environment=environment))
 
 
 class Api:

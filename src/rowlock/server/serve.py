@@ -91,6 +91,7 @@ class HttpServer:
         trusted_proxies: Sequence[str] = (),
         has_dashboard: bool = True,
         alerts: AlertSettings | None = None,
+        environment: str | None = None,
     ) -> None:
         proxies = Proxies(networks_of(trusted_proxies))
         state = _token_state(app)
@@ -110,7 +111,15 @@ class HttpServer:
             proxies=proxies,
             login=None if self._login is None else digest_of(self._login),
         )
-        self._api = Api(Service(app, access=access, has_dashboard=has_dashboard, alerts=alerts))
+        self._api = Api(
+            Service(
+                app,
+                access=access,
+                has_dashboard=has_dashboard,
+                alerts=alerts,
+                environment=environment,
+            )
+        )
         self._server = _UvicornServer(self._api, self._connections)
         self._thread: threading.Thread | None = None
 

@@ -12,6 +12,7 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from enum import StrEnum
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -30,7 +31,7 @@ from rowlock.server.problems import Refusal
 from rowlock.server.request import BodyBudget
 from rowlock.server.shares import Shares, Turns
 from rowlock.server.write_batcher import WriteBatcher
-from rowlock.store import KnownPolicy, Store
+from rowlock.store import KnownPolicy, Store, options
 from rowlock.store.ops.bulk import advance_bulk, fail_bulk, running_bulks
 from rowlock.store.ops.claim import LimitOf
 from rowlock.store.ops.health import cursor_key
@@ -47,6 +48,37 @@ R = TypeVar("R")
 logger: logging.Logger = logging.getLogger("rowlock.server")
 
 
+class EnvironmentColor(StrEnum):
+    """The color in which the dashboard shows the name of its environment."""
+
+    GREY = "grey"
+    RED = "red"
+    AMBER = "amber"
+    GREEN = "green"
+    BLUE = "blue"
+    VIOLET = "violet"
+
+
+class Environment(NamedTuple):
+    """Where this server runs, for people: production, staging."""
+
+    name: str
+    color: EnvironmentColor
+
+
+def environment_of(text: str | None) -> Environment | None:
+    """The environment from "production" or "production:red". Raises `OptionInvalid`."""
+    if not text:
+        return None
+    name, _, color = text.partition(":")
+    if not name.strip() or len(name) > config.ENVIRONMENT_CHARACTERS_MAX:
+        raise OptionInvalid(
+            "environment", f"needs a name of 1 to {config.ENVIRONMENT_CHARACTERS_MAX} characters"
+        )
+    color = color or EnvironmentColor.GREY
+    return Environment(name.strip(), options.choice(EnvironmentColor, color, option="environment"))
+
+
 class Service:
     """The shared state of one server."""
 
@@ -57,10 +89,12 @@ class Service:
         access: Access,
         has_dashboard: bool,
         alerts: AlertSettings | None = None,
+        environment: str | None = None,
     ) -> None:
         self.app = app
         self._alerts = alerts
         self.has_dashboard = has_dashboard
+        self.environment: Environment | None = environment_of(environment)
         # The bytes of large bodies in progress.
         self.bodies: BodyBudget = BodyBudget()
         self._threads: ThreadPoolExecutor | None = None

@@ -252,6 +252,17 @@ def test_a_job_is_watched(api: Running):
     assert [event["line"] for event in lines] == ["one", "two"]
 
 
+def test_a_job_that_waits_for_others_is_watched(api: Running):
+    """Its stream begins with that state."""
+    first = {"name": "first", "kind": "ping"}
+    body = {"name": "flow", "jobs": [first, {"name": "then", "kind": "ping", "after": ["first"]}]}
+    jobs = api("enqueue").post("/v1/workflows", json=body).json()["jobs"]
+    with listening(api, job=jobs["then"], seconds=0) as stream:
+        assert stream.is_over.wait(20)
+
+    assert [event["type"] for event in stream.events] == ["waiting"]
+
+
 def test_a_watched_jobs_log_goes_on(api: Running):
     """After the lines that were seen."""
     job = api.app.enqueue("ping", queue="web")

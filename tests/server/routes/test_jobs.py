@@ -259,7 +259,7 @@ def test_parents_and_those_that_follow(api):
     assert [each["kind"] for each in told["follow_ups"]] == ["mail", "bill"]
     assert child["meta"] == {"parent": parent.id, "trace": "t"}
     assert (back["parent"]["id"], back["follow_ups"]) == (parent.id, [])
-    assert own == {"parent": None, "follow_ups": []}
+    assert (own["parent"], own["follow_ups"], own["waits_for"]) == (None, [], [])
 
 
 def test_run_now(api):

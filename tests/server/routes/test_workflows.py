@@ -86,6 +86,7 @@ def test_a_workflow_over_http(api: Running):
     found = client.get(f"/v1/workflows/{flow}").json()
     graph = client.get(f"/v1/workflows/{flow}/graph").json()
     dead = client.get(f"/v1/workflows/{flow}/jobs?state=dead").json()
+    related = client.get(f"/v1/jobs/{jobs['index']}/related").json()
 
     assert (made.status_code, made.headers["location"]) == (201, f"/v1/workflows/{flow}")
     assert jobs.keys() == {"home", "about", "index"}
@@ -98,6 +99,23 @@ def test_a_workflow_over_http(api: Running):
     assert found["counts"]["succeeded"] == {"value": 2, "exact": True}
     assert sorted(stack["kind"] for stack in graph["stacks"]) == ["fetch", "index", "report"]
     assert [job["id"] for job in dead["jobs"]] == [jobs["index"]]
+    assert {job["id"] for job in related["waits_for"]} == {jobs["home"], jobs["about"]}
+    assert [job["id"] for job in related["waited_for_by"]] == [reporting["id"]]
+
+
+def test_few_of_many_neighbours_are_listed(api: Running):
+    """At most 20 of the jobs that one waits for, and whether there are more."""
+    fetches = [
+        {"name": f"p{place}", "kind": "fetch", "payload": {"url": "/"}} for place in range(21)
+    ]
+    last = {"name": "last", "kind": "report", "after": [each["name"] for each in fetches]}
+    jobs = create(api, {"name": "wide", "jobs": [*fetches, last]}).json()["jobs"]
+    of_last = api("read").get(f"/v1/jobs/{jobs['last']}/related").json()
+    of_first = api("read").get(f"/v1/jobs/{jobs['p0']}/related").json()
+
+    assert (len(of_last["waits_for"]), of_last["is_cut"]) == (20, True)
+    assert [job["id"] for job in of_first["waited_for_by"]] == [jobs["last"]]
+    assert not of_first["is_cut"]
 
 
 def test_a_workflow_is_retried_and_cancelled(api: Running):

@@ -124,10 +124,16 @@ class RelatedJobs(msgspec.Struct, frozen=True, kw_only=True):
     """The job whose success enqueued this one, and the jobs that its own success enqueued.
 
     `parent` is null if the job has none, or if it was removed. Its id stays in `meta.parent`.
+
+    `waits_for` are jobs that it waits for or waited for, `waited_for_by` jobs that wait for it. At
+    most 20 of each are listed. `is_cut` is true if there are more.
     """
 
     parent: JobSummary | None
     follow_ups: list[JobSummary]
+    waits_for: list[JobSummary]
+    waited_for_by: list[JobSummary]
+    is_cut: bool
 
 
 class JobLog(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,6 +234,9 @@ async def get_related(call: Call[None, None]) -> Reply:
         RelatedJobs(
             parent=None if found.parent is None else summary_of(found.parent),
             follow_ups=[summary_of(each) for each in found.follow_ups],
+            waits_for=[summary_of(each) for each in found.waits_for],
+            waited_for_by=[summary_of(each) for each in found.waited_for_by],
+            is_cut=found.is_cut,
         )
     )
 
@@ -407,13 +416,21 @@ ROUTES: list[AnyRoute] = [
         method="GET",
         path="/v1/jobs/{id}/related",
         operation="getRelatedJobs",
-        summary="The job that enqueued it, and the jobs that it enqueued",
+        summary="The jobs that it comes from and waits for, and those that follow or wait for it",
         handler=get_related,
         is_expensive=True,
         scopes=scopes(Scope.READ),
         answers={200: RelatedJobs},
         refusals=["not_found"],
-        example=Example(RelatedJobs(parent=None, follow_ups=[copied(EXAMPLE_JOB, JobSummary)])),
+        example=Example(
+            RelatedJobs(
+                parent=None,
+                follow_ups=[copied(EXAMPLE_JOB, JobSummary)],
+                waits_for=[],
+                waited_for_by=[],
+                is_cut=False,
+            )
+        ),
     ),
     Route(
         method="GET",

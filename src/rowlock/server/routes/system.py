@@ -24,7 +24,7 @@ from rowlock.server.gate import Reach
 from rowlock.server.problems import Refusal
 from rowlock.server.routing import ANY_TOKEN, PUBLIC, AnyRoute, Call, Example, Reply, Route, scopes
 from rowlock.server.schemas import EXAMPLE_AT, EXAMPLE_ID, PageCursor, PageLimit, copied
-from rowlock.server.service import Service
+from rowlock.server.service import EnvironmentColor, Service
 from rowlock.store import migrate as migrations
 from rowlock.store.engine import Engine
 from rowlock.store.ops import health
@@ -138,6 +138,13 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     migrations: list[MigrationSchema]
 
 
+class EnvironmentSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the server runs, for people."""
+
+    name: str
+    color: EnvironmentColor
+
+
 class Me(msgspec.Struct, frozen=True, kw_only=True):
     """The credential of this request. On an open server, everybody may do everything.
 
@@ -151,6 +158,7 @@ class Me(msgspec.Struct, frozen=True, kw_only=True):
     is_open: bool
     can_create_tokens: bool
     version: str
+    environment: EnvironmentSchema | None
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -265,6 +273,7 @@ def _migrations(engine: Engine) -> list[MigrationSchema]:
 async def get_me(call: Call[None, None]) -> Reply:
     caller = call.caller
     held = frozenset(Scope) if Scope.ADMIN in caller.scopes else caller.scopes
+    place = call.service.environment
     return Reply(
         Me(
             name=caller.actor.name,
@@ -274,6 +283,7 @@ async def get_me(call: Call[None, None]) -> Reply:
             is_open=call.service.gate.is_open,
             can_create_tokens=Scope.ADMIN in held and caller.can_create_tokens,
             version=__version__,
+            environment=None if place is None else copied(place, EnvironmentSchema),
         )
     )
 
@@ -401,6 +411,7 @@ ROUTES: list[AnyRoute] = [
                 is_open=False,
                 can_create_tokens=False,
                 version=__version__,
+                environment=EnvironmentSchema(name="production", color=EnvironmentColor.RED),
             )
         ),
     ),

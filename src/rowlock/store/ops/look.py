@@ -328,6 +328,11 @@ class Related:
 
     parent: Job | None = None
     follow_ups: list[Job] = field(default_factory=list[Job])
+    waits_for: list[Job] = field(default_factory=list[Job])
+    """Jobs of its workflow that it waits for, or waited for."""
+    waited_for_by: list[Job] = field(default_factory=list[Job])
+    is_cut: bool = False
+    """Whether it waits for more jobs than are listed, or more wait for it."""
 
 
 def related(job: Job, *, tenant: str | None = None) -> Op[Related]:
@@ -338,9 +343,29 @@ def related(job: Job, *, tenant: str | None = None) -> Op[Related]:
         follow_ups = yield from _follow_ups(job)
         seen = [each for each in follow_ups if is_visible_to(each.tenant, caller=tenant)]
         is_visible = parent is not None and is_visible_to(parent.tenant, caller=tenant)
-        return Related(parent if is_visible else None, seen)
+        above, below, is_cut = yield from _neighbours(job, tenant)
+        return Related(parent if is_visible else None, seen, above, below, is_cut)
 
     return reading("related", steps)
+
+
+def _neighbours(job: Job, tenant: str | None) -> Steps[tuple[list[Job], list[Job], bool]]:
+    """The jobs that one waits for, those that wait for it, and whether there are more."""
+    most = config.RELATED_JOBS_MAX
+    rows = yield Statement("neighbours", {"id": job.id, "most": most + 1})
+    above = [other for other, is_parent in rows if is_parent]
+    below = [other for other, is_parent in rows if not is_parent]
+    ids = above[:most] + below[:most]
+    if not ids:
+        return [], [], False
+    found = yield Statement("listed", {"ids": ids})
+    jobs = {row[0]: listed_job_of(JobRow._make(row[:-1]), now=row[-1]) for row in found}
+    seen = {id: each for id, each in jobs.items() if is_visible_to(each.tenant, caller=tenant)}
+    return (
+        [seen[id] for id in above[:most] if id in seen],
+        [seen[id] for id in below[:most] if id in seen],
+        max(len(above), len(below)) > most,
+    )
 
 
 def _parent(job: Job) -> Steps[Job | None]:

@@ -602,6 +602,35 @@ FROM (
     LIMIT :most::bigint
 ) AS few
 
+-- name: neighbours
+-- The jobs that a job waits for, and those that wait for it, :most of each. Uses edge_child and
+-- edge_pkey.
+SELECT above.id, 1
+FROM (
+    SELECT edge.parent::text AS id
+    FROM rowlock.edge AS edge
+    WHERE edge.child = :id::uuid
+    LIMIT :most::bigint
+) AS above
+UNION ALL
+SELECT below.id, 0
+FROM (
+    SELECT edge.child::text AS id
+    FROM rowlock.edge AS edge
+    WHERE edge.parent = :id::uuid
+    LIMIT :most::bigint
+) AS below
+
+-- name: listed
+-- Jobs by id, live or finished, as in a list. Uses job_pkey, finished_pkey.
+SELECT {listed_job}, {now}
+FROM rowlock.job AS job
+WHERE job.id = ANY (:ids::uuid[])
+UNION ALL
+SELECT {listed_finished}, {now}
+FROM rowlock.finished AS finished
+WHERE finished.id = ANY (:ids::uuid[])
+
 -- name: stuck_parents
 -- Ended jobs that keep others waiting, which want their success: dead ones, and cancelled ones if
 -- those that wait were retried. Uses edge_child and finished_pkey.

@@ -182,9 +182,9 @@ def empty(url: str, *, tables: Collection[str] = EMPTIED) -> None:
     """Remove the rows of the tests before."""
     if url.startswith("sqlite"):
         path = Path(url.removeprefix("sqlite:///"))
-        with closing(sqlite3.connect(path, timeout=30)) as connection, connection:
+        with closing(sqlite3.connect(path, timeout=30)) as file, file:
             for table in tables:
-                connection.execute(f"DELETE FROM rowlock_{table}")
+                file.execute(f"DELETE FROM rowlock_{table}")
         return
     with psycopg.connect(url, autocommit=True) as connection:
         for table in (*tables, "claim"):
@@ -194,7 +194,8 @@ def empty(url: str, *, tables: Collection[str] = EMPTIED) -> None:
 def lease(api: Running, **options: Any) -> dict[str, Any]:
     """Lease the only due job of the kind `ping`."""
     asked = {"worker": "node-1", "kinds": ["ping"], **options}
-    (held,) = api("work").post("/v1/leases", json=asked).json()["leases"]
+    leases: list[dict[str, Any]] = api("work").post("/v1/leases", json=asked).json()["leases"]
+    (held,) = leases
     return held
 
 

@@ -41,7 +41,7 @@ export const NODE = { width: 208, height: 64 };
 const GAP = { x: 88, y: 20 };
 /** The room of an edge that passes through a layer. */
 const LANE = 14;
-/** Beyond it long edges are drawn straight: a layout of tens of thousands of lanes takes seconds. */
+/** Beyond it long edges are drawn straight: tens of thousands of lanes would take seconds. */
 const LANES_MAX = 4000;
 const SWEEPS = 6;
 

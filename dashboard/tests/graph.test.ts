@@ -23,7 +23,7 @@ function overlaps<S extends Stack>({ nodes }: Drawing<S>): string[] {
   );
 }
 
-test("a stack is right of all that it waits for, and the longest path has one in each layer", () => {
+test("a stack is right of its parents, and the longest path has one in each layer", () => {
   const drawing = layOut(stacks("a b:a c:b d:a e:c,d f:a"));
   const layers = drawing.nodes.map((each) => `${each.stack.id}${each.layer}`);
   assert.deepEqual(layers, ["a0", "b1", "c2", "d1", "e3", "f1"]);

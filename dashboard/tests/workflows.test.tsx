@@ -108,7 +108,7 @@ test("a list of workflows asks for what the address says", async () => {
   assert.deepEqual([query.get("state"), query.get("name")], ["dead", "crawl"]);
 });
 
-test("a graph has a link for each stack, one of them in the order of tabs, and a table", async () => {
+test("a graph has a link for each stack, one of which Tab reaches, and a table", async () => {
   serve();
   show(<WorkflowScreen id={ID} />);
   await until(() => all(".node").length === 3);

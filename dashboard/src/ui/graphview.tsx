@@ -124,7 +124,8 @@ function frontOf(
 }
 
 function labelOf(drawing: Drawing<Stack>): string {
-  return `Graph of ${plural(drawing.nodes.length, "stack")}; arrow keys move between them, Enter shows the jobs of one`;
+  const stacks = plural(drawing.nodes.length, "stack");
+  return `Graph of ${stacks}; arrow keys move between them, Enter shows the jobs of one`;
 }
 
 function Node({

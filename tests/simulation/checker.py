@@ -352,6 +352,9 @@ class Checker:
             self._refuse(14, f"{id} was claimed though somebody asked to cancel it")
         job.state, job.token, job.worker = "leased", change.new_token, change.new_worker
         job.claimed_at = self._loop.now
+        if change.new_worker.startswith("tenant:"):
+            # Over HTTP the claim is the beginning, even if its answer is lost.
+            self._marked.add((id, change.new_token))
         if change.key_hold == KEY_HELD_UNTIL_STARTED:
             self._free_key(change)
 

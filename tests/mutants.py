@@ -760,9 +760,13 @@ WORKFLOW_MUTANTS: dict[str, Mutant] = {
     "retry forgets parents": retry_forgets_parents,
     "growth forgets children": growth_forgets_children,
 }
-SIMULATED |= WORKFLOW_MUTANTS
+# Too few jobs of the simulation are waited for in that way, and succeed by the quick statement.
+SIMULATED |= {
+    name: mutant for name, mutant in WORKFLOW_MUTANTS.items() if name != "success is any end"
+}
 MUTANTS: dict[str, Mutant] = {
     **SIMULATED,
+    **WORKFLOW_MUTANTS,
     "recovery misses claims": recovery_misses_claims,
     "claim forgotten early": claim_forgotten_early,
     "claim without lock": claim_without_lock,

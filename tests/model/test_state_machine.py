@@ -38,7 +38,7 @@ from tests.model.regressions import REGRESSIONS
 from tests.model.subject import StoreSubject
 from tests.mutants import MUTANTS
 
-PROGRAMS = int(os.environ.get("ROWLOCK_MODEL_PROGRAMS", "60"))
+PROGRAMS = int(os.environ.get("ROWLOCK_MODEL_PROGRAMS", "30"))
 STEPS = int(os.environ.get("ROWLOCK_MODEL_STEPS", "40"))
 # All is looked at after so many steps, not after each: a difference that shows late shrinks too.
 GLANCE_EVERY = 8

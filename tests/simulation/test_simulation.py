@@ -9,18 +9,17 @@ import sys
 import pytest
 
 from tests.house.source import ROOT
-from tests.mutants import SIMULATED, WORKFLOW_MUTANTS
+from tests.mutants import SIMULATED
 from tests.simulation.plan import THEMES, theme_of
 from tests.simulation.run import simulate
-from tests.simulation.seeds import FAILED
 
 # Run together, and then asked what they have reached.
 REACHING = (3, 12, 23)
 # Processes that look for planted bugs, each for its share.
 SHARES = 4
-# The model finds all planted bugs of workflows within seconds. The simulation needs two minutes
-# for them, so it looks for these, and with --every-combination for all.
-OF_WORKFLOWS = ("released by looking", "needed parent pruned", "recovery forgets children")
+# All planted bugs take three minutes of CPU, so every third one is looked for, and all of them with
+# --every-combination.
+EVERY = 3
 
 
 def run(
@@ -43,9 +42,12 @@ def test_each_theme_has_its_turn():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", sorted({*FAILED, *range(len(THEMES))} - {*REACHING}))
+@pytest.mark.parametrize("seed", sorted({*range(len(THEMES))} - {*REACHING}))
 def test_a_seed_is_good(seed):
-    """No promise is broken while things go wrong, and all is done soon after."""
+    """No promise is broken while things go wrong, and all is done soon after.
+
+    One of each theme. `make simulate` begins with the seeds that ever failed.
+    """
     assert simulate(seed).problem is None
 
 
@@ -83,9 +85,8 @@ def test_seeds_are_run_in_several_processes():
 @pytest.mark.parametrize("share", range(SHARES))
 def test_planted_bugs_are_found(request, share):
     """Each by the first seeds of its theme."""
-    names = [name for name in SIMULATED if name not in WORKFLOW_MUTANTS or name in OF_WORKFLOWS]
-    if request.config.getoption("--every-combination"):
-        names = [*SIMULATED]
+    every = 1 if request.config.getoption("--every-combination") else EVERY
+    names = [*SIMULATED][::every]
     done = run(*names[share::SHARES], module="tests.simulation.planted")
 
     assert (done.returncode, done.stdout) == (0, ""), done.stderr

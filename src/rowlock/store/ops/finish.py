@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from rowlock import codec, config
@@ -49,13 +50,9 @@ PARENT_ENDED: Final = "ParentEnded"
 NOT_NEEDED: Final = "NotNeeded"
 
 
-class Success(NamedTuple):
-    """A plain success of a claimed job."""
-
-    id: str
-    token: int
-    kept: int
-    result: str | None
+# Plain successes of claimed jobs in workflows, (id, result), by their token and how long they are
+# kept: nearly always one group.
+NodeSuccesses = Mapping[tuple[int, int], Sequence[tuple[str, str | None]]]
 
 
 def success_row(id: str, token: int, kept: int, result: str | None) -> Row:
@@ -83,16 +80,6 @@ class Ending(NamedTuple):
     @property
     def state(self) -> JobState:
         return JobState(self.row[4])
-
-    @property
-    def is_quick(self) -> bool:
-        """Whether its consequences are counts alone."""
-        return not self.is_node or (not self.is_held and self.row == success_row(*self.success))
-
-    @property
-    def success(self) -> Success:
-        """What a plain success would say of it."""
-        return Success(self.id, self.row[1], self.row[8], self.row[5])
 
 
 def ending_of(
@@ -145,44 +132,46 @@ def errors_with(job: JobRow, step: Transition) -> str | None:
 
 
 def finish(
-    endings: Sequence[Ending], claims: Sequence[str] = (), *, apart: set[str] | None = None
+    endings: Sequence[Ending],
+    claims: Sequence[str] = (),
+    *,
+    nodes: NodeSuccesses = MappingProxyType({}),
+    apart: set[str] | None = None,
 ) -> Steps[set[str]]:
     """Move jobs out of the live table. Return the ids of those that were still held.
 
     `claims` are removed with them, if there are any.
 
     Args:
+        nodes: Successes in workflows, whose consequences are counts alone.
         apart: Given if no transaction was begun. It gets the ids of jobs whose end is committed
             before the steps of others begin, which may be undone and tried again.
     """
     over = {"claims": list(claims)}
     plain = [each.row for each in endings if not each.is_held and not each.is_node]
     held = [each.row for each in endings if each.is_held and not each.is_node]
-    nodes = [each.success for each in endings if each.is_node and each.is_quick]
     done: set[str] = set()
     if plain:
         done |= {row[0] for row in (yield Batch("finish", FINISH_COLUMNS, plain, over))}
     if held:
         values = {"remember": REMEMBER_US, **over}
         done |= {row[0] for row in (yield Batch("finish_held", FINISH_COLUMNS, held, values))}
-    for (token, keep), alike in grouped(nodes).items():
+    for (token, keep), rows in nodes.items():
         values = {"token": token, "keep": keep, **over}
-        done |= yield from _finish_nodes([(each.id, each.result) for each in alike], values)
+        done |= yield from _finish_nodes(rows, values)
     left = [each for each in endings if each.id not in done]
+    left += [
+        Ending(success_row(id, token, keep, result), False, is_node=True)
+        for (token, keep), rows in nodes.items()
+        for id, result in rows
+        if id not in done
+    ]
     if left:
         if apart is not None:
             apart |= done
         yield Begin()
         done |= yield from finish_by_steps(left, claims)
     return done
-
-
-def grouped(nodes: Sequence[Success]) -> dict[tuple[int, int], list[Success]]:
-    """Successes by what one statement has to say of all: nearly always one group."""
-    groups: dict[tuple[int, int], list[Success]] = {}
-    for node in nodes:
-        groups.setdefault((node.token, node.kept), []).append(node)
-    return groups
 
 
 def _finish_nodes(rows: Sequence[Row], values: Mapping[str, Any]) -> Steps[set[str]]:

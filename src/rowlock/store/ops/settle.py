@@ -52,6 +52,7 @@ from rowlock.store.ops.enqueue import enqueue_within
 from rowlock.store.ops.finish import (
     REMEMBER_US,
     Ending,
+    NodeSuccesses,
     ending_of,
     errors_with,
     finish,
@@ -230,9 +231,10 @@ def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled
     swift = [settlement for settlement in todo if _is_swift(settlement)]
     slow = [settlement for settlement in todo if not _is_swift(settlement)]
     bare, others = _without_bare(swift) if manner.may_be_bare else (None, swift)
+    nodes, others = _without_nodes(others)
     endings = [_success(settlement) for settlement in others]
-    statements = {_statement_of(ending) for ending in endings}
-    is_one = len(statements) + (bare is not None) == 1 and all(each.is_quick for each in endings)
+    statements = len({ending.is_held for ending in endings}) + len(nodes) + (bare is not None)
+    is_one = statements == 1 and not any(ending.is_node for ending in endings)
     is_alone = is_one and not slow and not any(each.follow_ups for each in todo)
     if not is_alone:
         yield Begin()
@@ -242,19 +244,15 @@ def _settle(settlements: Sequence[Settlement], manner: _Manner) -> Steps[Settled
         endings += _left_of(bare, done)
         if is_alone:
             manner.apart.update(done)
-    done |= yield from finish(endings, claims, apart=manner.apart if is_alone else None)
+    done |= yield from finish(
+        endings, claims, nodes=nodes, apart=manner.apart if is_alone else None
+    )
     ended = (yield from _settle_slowly(slow, manner)) if slow else []
     done |= {each.id for each in ended} | manner.apart
     yield from _enqueue_follow_ups(settlements, done)
     missed = [settlement.lease for settlement in settlements if settlement.lease.id not in done]
     explained = yield from explain_missed(missed, is_resend=manner.is_resend)
     return replace(explained, ended=ended) if ended else explained
-
-
-def _statement_of(ending: Ending) -> tuple[object, ...]:
-    """What sets apart the endings that `finish` writes in one statement."""
-    success = ending.success
-    return (success.token, success.kept) if ending.is_node else (ending.is_held,)
 
 
 def _left_of(bare: Bare, done: set[str]) -> list[Ending]:
@@ -305,6 +303,23 @@ def _without_bare(swift: Sequence[Settlement]) -> tuple[Bare | None, Sequence[Se
     pairs = list(zip(swift, kinds, strict=True))
     ids = [settlement.lease.id for settlement, its in pairs if its == kind]
     return Bare(*kind, ids), [settlement for settlement, its in pairs if its != kind]
+
+
+def _without_nodes(
+    swift: Sequence[Settlement],
+) -> tuple[NodeSuccesses, Sequence[Settlement]]:
+    """The successes in workflows whose consequences are counts alone, and the others."""
+    nodes: dict[tuple[int, int], list[tuple[str, str | None]]] = {}
+    others: list[Settlement] = []
+    for settlement in swift:
+        job, outcome = settlement.lease.row, settlement.outcome
+        assert job is not None and isinstance(outcome, Succeeded)
+        kept = kept_us(decode_policy(job.policy).keep)
+        if job.workflow is not None and not is_held(job, kept):
+            nodes.setdefault((job.token, kept), []).append((job.id, outcome.result))
+        else:
+            others.append(settlement)
+    return nodes, others
 
 
 def _bare_kind(settlement: Settlement) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
 """Whether jobs of workflows waited for each other as they should. Pure.
 
 Who waits for whom is known from the journals of those that wrote the workflows or added to them.
-The witness tells which jobs ended, and in which order: a claim sees the end of every job that let
+The witness records which jobs ended, and in which order: a claim sees the end of every job that let
 its job go, so that end has a lower number.
 
 A workflow with a dead job and others that wait for its retry is stuck, and cancelled at the end of
@@ -87,8 +87,8 @@ class FlowRules:
             case What.CLAIMED if node is not None and not node.is_claimed:
                 node.is_claimed = True
                 if not self._may_run(node):
-                    told = ", ".join(self._told(each) for each in self._parents(node))
-                    yield 23, f"{event.job} ({node.wants}) was claimed, after {told}"
+                    shown = ", ".join(self._shown(each) for each in self._parents(node))
+                    yield 23, f"{event.job} ({node.wants}) was claimed, after {shown}"
             case What.RELEASED if node is not None:
                 node.releases += 1
                 if node.releases > 1:
@@ -109,7 +109,7 @@ class FlowRules:
     def _states(self, node: FlowRecord) -> list[str]:
         return [self._ends.get(parent, ("live", 0))[0] for parent in self._parents(node)]
 
-    def _told(self, job: str) -> str:
+    def _shown(self, job: str) -> str:
         return f"{job} ({self._ends.get(job, ('live', 0))[0]})"
 
     def _may_run(self, node: FlowRecord) -> bool:
@@ -125,8 +125,8 @@ class FlowRules:
             if state != "cancelled" or node.is_claimed or job in self._asked:
                 continue
             if node.flow not in self._cancelled and not self._is_due(node):
-                told = ", ".join(self._told(each) for each in self._parents(node))
-                yield 24, f"{job} ({node.wants}) was left waiting and cancelled, after {told}"
+                shown = ", ".join(self._shown(each) for each in self._parents(node))
+                yield 24, f"{job} ({node.wants}) was left waiting and cancelled, after {shown}"
 
     def _is_due(self, node: FlowRecord) -> bool:
         """Whether a job that never ran had to be cancelled."""
